@@ -7,6 +7,8 @@ PYTEST_ARGS ?=
 BIN := $(VENV)/bin
 NATIVE := build/native
 CMAKE_ARGS ?=
+CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
+CTEST := $(dir $(CMAKE))ctest
 
 .PHONY: help demo test install native shim check-abi lint format typecheck sanitize fuzz wheel clean torch
 help:  ## this list
@@ -29,10 +31,13 @@ test: install torch  ## all tests, in one pytest run
 	$(BIN)/python -m pip install --quiet --group test
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest $(PYTEST_ARGS)
 
-native:  ## shim and core into build/native, for work in a checkout (PHANTORA_NATIVE=build/native)
-	cmake -S . -B build/cmake -DCMAKE_BUILD_TYPE=RelWithDebInfo $(CMAKE_ARGS)
-	cmake --build build/cmake -j$(JOBS)
-	cmake --install build/cmake --prefix $(NATIVE) --component native
+$(BIN)/cmake: $(BIN)/python
+	$(BIN)/python -m pip install --quiet cmake
+
+native: $(CMAKE)  ## shim and core into build/native, for work in a checkout (PHANTORA_NATIVE=build/native)
+	$(CMAKE) -S . -B build/cmake -DCMAKE_BUILD_TYPE=RelWithDebInfo $(CMAKE_ARGS)
+	$(CMAKE) --build build/cmake -j$(JOBS)
+	$(CMAKE) --install build/cmake --prefix $(NATIVE) --component native
 
 shim: native  ## the same: named by the build id check of the launcher
 
@@ -54,17 +59,17 @@ format: $(BIN)/python  ## rewrite in the house format
 	$(BIN)/ruff format .
 	git ls-files '*.cpp' '*.hpp' '*.h' | xargs -r $(BIN)/clang-format -i
 
-sanitize:  ## the core's own tests under ASan+UBSan, then under TSan
+sanitize: $(CMAKE)  ## the core's own tests under ASan+UBSan, then under TSan
 	for kind in address,undefined thread; do \
-	  cmake -S . -B build/sanitize-$${kind%%,*} -DPHANTORA_TESTS=ON -DPHANTORA_SANITIZE=$$kind -DCMAKE_BUILD_TYPE=RelWithDebInfo && \
-	  cmake --build build/sanitize-$${kind%%,*} -j$(JOBS) && \
-	  ctest --test-dir build/sanitize-$${kind%%,*} --output-on-failure || exit 1; \
+	  $(CMAKE) -S . -B build/sanitize-$${kind%%,*} -DPHANTORA_TESTS=ON -DPHANTORA_SANITIZE=$$kind -DCMAKE_BUILD_TYPE=RelWithDebInfo && \
+	  $(CMAKE) --build build/sanitize-$${kind%%,*} -j$(JOBS) && \
+	  $(CTEST) --test-dir build/sanitize-$${kind%%,*} --output-on-failure || exit 1; \
 	done
 
 FUZZ_SECONDS ?= 600
-fuzz:  ## the ring reader on hostile input (clang and libFuzzer; FUZZ_SECONDS)
-	cmake -S . -B build/fuzz -DPHANTORA_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang
-	cmake --build build/fuzz -j$(JOBS) --target phantora-fuzz-ring
+fuzz: $(CMAKE)  ## the ring reader on hostile input (clang and libFuzzer; FUZZ_SECONDS)
+	$(CMAKE) -S . -B build/fuzz -DPHANTORA_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang
+	$(CMAKE) --build build/fuzz -j$(JOBS) --target phantora-fuzz-ring
 	find build/fuzz -name phantora-fuzz-ring -type f -exec {} -max_total_time=$(FUZZ_SECONDS) \;
 
 wheel: $(BIN)/python  ## dist/phantora_sim-*.whl

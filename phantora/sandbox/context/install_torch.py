@@ -78,7 +78,7 @@ def write_stub(requirement: Requirement, site_packages: Path) -> None:
 
 def names_in(requirements_file: Path) -> set[str]:
     """The canonical names of the distributions a requirements file lists."""
-    names = set()
+    names: set[str] = set()
     for line in requirements_file.read_text().splitlines():
         match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", line)
         if match:

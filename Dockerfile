@@ -1,0 +1,1 @@
+phantora/sandbox/context/Dockerfile

@@ -1,0 +1,20 @@
+"""`phantora sandbox`: the same run as `phantora run`, in a container.
+
+engine.py connects, context.py and image.py make the image, mounts.py says what the container sees, container.py runs
+it, launcher.py joins them. The Docker SDK is imported only when an Engine is really needed.
+"""
+
+from __future__ import annotations
+
+from phantora.options import RunOptions
+
+
+def run(options: RunOptions) -> int:
+    """Runs a script in a container. Returns the exit code.
+
+    Raises:
+        PhantoraError: The options, this machine or its Docker Engine do not allow it.
+    """
+    from phantora.sandbox import launcher
+
+    return launcher.run(options)

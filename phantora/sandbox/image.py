@@ -1,0 +1,146 @@
+"""Makes the image of a sandboxed run if it is not there yet; lists and removes such images."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from phantora.errors import PhantoraError, UsageError
+from phantora.options import SandboxOptions
+from phantora.sandbox.context import KEEP_TORCH, BuildContext, pip_settings
+
+DEFAULT_BASE_IMAGE = "python:3.12-slim"
+DEFAULT_TORCH = "2.14.1"
+REPOSITORY = "phantora"
+LABEL = "org.phantora.image"
+
+Log = Callable[[str], None]
+
+
+def log_to_stderr(line: str) -> None:
+    """The default destination of the build's output."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def build_context(client: Any, options: SandboxOptions) -> BuildContext:
+    """Returns what the options ask for as a build context.
+
+    Raises:
+        UsageError: Options contradict each other, or a file they name cannot be read.
+    """
+    preset = os.environ.get("PHANTORA_BASE_IMAGE")
+    chosen = options.base_image if options.base_image != preset else None
+    if options.image and (chosen or options.torch or options.requirements):
+        raise UsageError(
+            "an image as it is (--image) or one to be built (--base-image, --torch, --requirements)",
+            "both",
+            "Leave one out.",
+        )
+    base = options.image or options.base_image or preset or DEFAULT_BASE_IMAGE
+    bundle = options.ca_bundle or os.environ.get("PHANTORA_CA_BUNDLE")
+    return BuildContext(
+        base_image=base,
+        base_identity=_local_identity(client, base),
+        torch=KEEP_TORCH if options.image else options.torch or DEFAULT_TORCH,
+        requirements=_read(options.requirements, "--requirements") if options.requirements else b"",
+        ca_bundle=_read(Path(bundle), "--ca-bundle") if bundle else b"",
+        environment=pip_settings(),
+    )
+
+
+def ensure(client: Any, options: SandboxOptions, log: Log = log_to_stderr, rebuild: bool = False) -> str:
+    """Returns the name of an image for these options, built now if it is missing.
+
+    Raises:
+        PhantoraError: The build failed; the message has its last lines (exit code 3).
+    """
+    from docker.errors import ImageNotFound
+
+    context = build_context(client, options)
+    tag = f"{REPOSITORY}:{context.torch}-{context.digest()}"
+    if not rebuild:
+        try:
+            client.images.get(tag)
+            return tag
+        except ImageNotFound:
+            pass
+    log(f"phantora: building image {tag} from {context.base_image} (once; a few minutes)")
+    _build(client, context, tag, log)
+    return tag
+
+
+def _build(client: Any, context: BuildContext, tag: str, log: Log) -> None:
+    from docker.errors import APIError
+
+    tail: list[str] = []
+    try:
+        events = client.api.build(
+            fileobj=context.tar(),
+            custom_context=True,
+            tag=tag,
+            buildargs={"BASE_IMAGE": context.base_image, "TORCH": context.torch},
+            rm=True,
+            forcerm=True,
+            decode=True,
+        )
+        for event in events:
+            if "error" in event:
+                raise _build_error(context, event["error"], tail)
+            for line in str(event.get("stream", "")).splitlines():
+                if line.strip():
+                    tail = [*tail[-14:], line.rstrip()]
+                    log(f"  {line.rstrip()}")
+    except APIError as error:
+        raise _build_error(context, str(error.explanation or error), tail) from None
+
+
+def _build_error(context: BuildContext, message: str, tail: list[str]) -> PhantoraError:
+    text = "\n".join([message, *tail])
+    do = "The lines above say what failed."
+    if "CERTIFICATE_VERIFY_FAILED" in text or "certificate verify failed" in text:
+        do = "Behind a proxy with its own certificate, name its CA file with --ca-bundle or PHANTORA_CA_BUNDLE."
+    elif "pull access denied" in message or "no such host" in message or "registry" in message:
+        do = "Where no registry is reached, name an image of this machine with --base-image or PHANTORA_BASE_IMAGE."
+    return PhantoraError(f"an image built from {context.base_image}", message.strip(), do)
+
+
+def _local_identity(client: Any, name: str) -> str:
+    from docker.errors import APIError
+
+    try:
+        return str(client.images.get(name).id)
+    except APIError:
+        return name
+
+
+def _read(path: Path, option: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"a readable file for {option}", f"{error.strerror}: {path}", "Correct the path.") from None
+
+
+def present(client: Any) -> list[tuple[str, int]]:
+    """Returns name and size in bytes of every image made here, by name."""
+    rows = []
+    for image in client.images.list(filters={"label": LABEL}):
+        rows += [(tag, int(image.attrs["Size"])) for tag in image.tags]
+    return sorted(rows)
+
+
+def prune(client: Any) -> list[str]:
+    """Removes the images made here and their build stages; returns the names of what went."""
+    from docker.errors import APIError
+
+    removed = []
+    for name, _ in present(client):
+        try:
+            client.images.remove(name)
+            removed.append(name)
+        except APIError as error:
+            log_to_stderr(f"phantora: {name} stays: {error.explanation}")
+    client.images.prune(filters={"dangling": True, "label": LABEL})
+    return removed
