@@ -34,6 +34,7 @@ bool driving();                    // does the calling thread move H?
 
 // The clock of the calling thread: H for driving threads, global time for helpers, own clock for detached children.
 std::uint64_t now_ns();
+std::uint64_t stamp_ns();          // the clock to hand on with an item: as now_ns(), but a helper's own clock, free of global time
 void join(std::uint64_t clock_ns); // the calling thread's clock becomes max(own, clock_ns)
 void charge(CallKind kind);        // H += host cost of one such call
 void advance(std::uint64_t ns);    // H += ns (host work: ops, sleeps of detached children)
@@ -42,6 +43,7 @@ void advance(std::uint64_t ns);    // H += ns (host work: ops, sleeps of detache
 // by the caller; stream_sequence is counted here for types that run on a stream. Blocks while the ring is full.
 void submit(CallKind kind, Record& record);
 
+// Waits and queries charge nothing themselves: the caller charges kSync or kQuery first.
 // Blocking waits of a driving thread; H becomes max(H, completion). A helper thread's wait polls resolved times in real time.
 void wait_stream(int device, std::uint16_t stream);
 void wait_event(std::uint32_t event, std::uint32_t generation);
@@ -50,6 +52,8 @@ void wait_device(int device);
 bool query_stream(int device, std::uint16_t stream);
 bool query_event(std::uint32_t event, std::uint32_t generation);
 std::uint64_t completion_ns(std::uint32_t event, std::uint32_t generation);   // waits until it is known
+// completion(end) - completion(start); both must be complete (query_event first: the core answers when both are known).
+std::int64_t elapsed_ns(std::uint32_t start, std::uint32_t start_generation, std::uint32_t end, std::uint32_t end_generation);
 void sleep_until(std::uint64_t virtual_ns);
 
 // Request/reply over the core's socket; the calling thread's clock joins the reply's. Body building: see message.hpp.

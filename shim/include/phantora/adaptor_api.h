@@ -15,6 +15,7 @@ int phantora_world_rank(void);
 
 /* clocks */
 uint64_t phantora_now_ns(void);                /* calling thread's virtual time since the start of the run */
+uint64_t phantora_stamp_ns(void);              /* clock to hand on with an item: H, a helper thread's or a child's own clock (never global time) */
 void phantora_join_ns(uint64_t clock_ns);      /* calling thread's clock = max(own, clock_ns) */
 void phantora_advance_ns(uint64_t ns);
 void phantora_set_driving(int on);             /* the calling thread drives H (main thread: set by attach) */

@@ -1,0 +1,199 @@
+// The ring: records, their publication, op scopes and the doorbell.
+//
+// Order of publication (rule 7): the record, then `head`, then H. The core reads H, then drains. H in shared memory may lag behind
+// the thread's H, never lead it past a record that is not published.
+#include <algorithm>
+#include <cstring>
+
+#include "client_state.hpp"
+
+namespace phantora::client {
+namespace {
+
+constexpr std::int64_t kLookAgainNs = 1'000'000'000;
+
+// Publishes everything up to `head`. The check is made here, because op scopes fill fields in late.
+void publish_locked() {
+  auto& state = g_state;
+  for (std::uint64_t index = state.published_head; index < state.head; ++index) {
+    Record& record = state.ring[index % state.slots];
+    record.check = wire::record_check(record);
+  }
+  state.published_head = state.head;
+  state.block->head.store(state.head, std::memory_order_release);
+  state.block->host_ns.store(state.clock.load(std::memory_order_relaxed), std::memory_order_release);
+}
+
+// Waits until a slot is free. Lets go of the lock while it does.
+void wait_for_space() {
+  auto& state = g_state;
+  while (true) {
+    state.tail = state.block->tail.load(std::memory_order_acquire);
+    if (state.head - state.tail < state.slots) return;
+    publish_locked();
+    state.lock.unlock();
+    const std::uint32_t before = state.block->space_futex.load();
+    state.block->producer_waits.store(1);
+    ring_doorbell();
+    // The core may have drained before it could see that somebody waits.
+    if (state.block->head.load() - state.block->tail.load() >= state.slots) {
+      futex_wait(state.block->space_futex, before, kLookAgainNs, true);
+    }
+    state.block->producer_waits.store(0);
+    check_ending();
+    state.lock.lock();
+  }
+}
+
+bool on_stream(wire::RecordType type) {
+  return type >= wire::RecordType::kKernel && type <= wire::RecordType::kCollective;
+}
+
+void count_on_stream_locked(Record& record) {
+  auto& state = g_state;
+  if (record.stream == 0) {
+    record.stream_sequence = ++state.default_sequence[record.device % kMaxDevices];
+    if (record.device != state.block->device) state.default_streams_mixed = true;
+    return;
+  }
+  if (!state.stream_used[record.stream]) {
+    state.stream_used[record.stream] = true;
+    state.used_device[record.stream] = record.device;
+    state.used_streams[state.used_count++] = record.stream;
+  }
+  record.stream_sequence = ++state.sequence[record.stream];
+}
+
+void append_locked(CallKind kind, Record& record) {
+  auto& state = g_state;
+  if (state.head - state.tail >= state.slots) wait_for_space();
+  record.index = state.head;
+  const std::uint64_t now = state.clock.load(std::memory_order_relaxed);
+  record.issue_ns = now;
+  if (on_stream(record.type)) count_on_stream_locked(record);
+  state.ring[state.head % state.slots] = record;
+  ++state.head;
+  state.clock.store(now + state.header->host_cost_ns[static_cast<std::size_t>(kind)], std::memory_order_relaxed);
+}
+
+// The innermost op names the kernel; its output bytes come when it ends.
+bool name_by_scope(Record& record) {
+  auto& thread = t_thread;
+  if (thread.depth == 0 || thread.depth > kMaxScopes) return false;
+  Scope& scope = thread.scopes[thread.depth - 1];
+  if (record.type == wire::RecordType::kGemm) {
+    if (record.gemm.op == 0) record.gemm.op = scope.name;
+    return false;
+  }
+  if (record.type != wire::RecordType::kKernel || record.kernel.op != 0) return false;
+  record.kernel.op = scope.name;
+  record.kernel.launch_in_op = scope.launches++;
+  record.kernel.op_input_bytes = scope.input_bytes;
+  ++scope.pending;
+  ++thread.pending;
+  return true;
+}
+
+// A core that sleeps is woken by blocking threads, and here when it would let the ring run full.
+void wake_when_half_full() {
+  auto& state = g_state;
+  if ((state.published_head & 63) != 0 || state.header->core_asleep.load(std::memory_order_relaxed) == 0) return;
+  if (state.published_head - state.block->tail.load(std::memory_order_relaxed) >= state.slots / 2) ring_doorbell();
+}
+
+}  // namespace
+
+void ring_doorbell() {
+  auto* header = g_state.header;
+  header->doorbell.fetch_add(1);
+  if (header->core_asleep.load() != 0) futex_wake(header->doorbell, 1, true);
+}
+
+void submit(CallKind kind, Record& record) {
+  if (!is_driver()) {
+    if (!is_virtual()) return;
+    ensure_driving();
+  }
+  t_thread.reads = 0;
+  const bool held = name_by_scope(record);
+  SpinGuard guard(g_state.lock);
+  append_locked(kind, record);
+  const bool many = g_state.head - g_state.published_head >= g_state.slots / 4;
+  if (held ? many : (t_thread.pending == 0 || many)) {
+    publish_locked();
+    wake_when_half_full();
+  }
+}
+
+void flush_records() {
+  if (!is_actor()) return;
+  SpinGuard guard(g_state.lock);
+  if (g_state.published_head != g_state.head) publish_locked();
+}
+
+void op_begin(const char* name, std::uint64_t input_bytes) {
+  if (!is_virtual()) return;
+  charge(CallKind::kOp);
+  auto& thread = t_thread;
+  if (thread.depth++ >= kMaxScopes) return;
+  thread.reads = 0;
+  Scope& scope = thread.scopes[thread.depth - 1];
+  scope = Scope{wire::name_hash(name), input_bytes, g_state.head, 0, 0};
+  if (thread.driving) intern(name);
+}
+
+void op_end(std::uint64_t output_bytes) {
+  auto& thread = t_thread;
+  if (!is_virtual() || thread.depth == 0) return;
+  if (thread.depth-- > kMaxScopes) return;
+  const Scope& scope = thread.scopes[thread.depth];
+  if (scope.pending == 0) return;
+  thread.pending -= scope.pending;
+  if (!is_actor()) return;
+  SpinGuard guard(g_state.lock);
+  auto& state = g_state;
+  // Those a wait or a full ring published early keep 0: unknown.
+  for (std::uint64_t index = std::max(scope.first, state.published_head); index < state.head; ++index) {
+    Record& record = state.ring[index % state.slots];
+    if (record.type == wire::RecordType::kKernel && record.kernel.op == scope.name && record.kernel.op_output_bytes == 0) {
+      record.kernel.op_output_bytes = output_bytes;
+    }
+  }
+  if (thread.pending == 0 && state.head != state.published_head) {
+    publish_locked();
+    wake_when_half_full();
+  }
+}
+
+Answer ask(Record& record) {
+  auto& state = g_state;
+  t_thread.reads = 0;
+  // A free slot: there are more than threads that ever wait at once; yields when not.
+  std::uint32_t slot = 0;
+  while (true) {
+    std::uint32_t bits = state.slot_bits.load();
+    slot = static_cast<std::uint32_t>(__builtin_ctz(~bits | (bits == ~0U ? 1U : 0U)));
+    if (bits != ~0U && state.slot_bits.compare_exchange_weak(bits, bits | 1U << slot)) break;
+    if (bits == ~0U) real_sleep_ns(50'000);
+  }
+  auto& wait = state.block->wait[slot];
+  wait.state.store(1);
+  record.wait.slot = slot;  // the first field of WaitOp and of SleepOp
+  {
+    SpinGuard guard(state.lock);
+    append_locked(CallKind::kFree, record);
+    publish_locked();
+  }
+  ring_doorbell();
+  while (wait.state.load(std::memory_order_acquire) != 2) {
+    futex_wait(wait.state, 1, kLookAgainNs, true);
+    if (wait.state.load(std::memory_order_acquire) != 2) check_ending();
+  }
+  const Answer answer{static_cast<wire::Status>(wait.status), wait.resume_ns, wait.value};
+  wait.state.store(0);
+  state.slot_bits.fetch_and(~(1U << slot));
+  if (answer.status == wire::Status::kEnding) end_process(kEndingStatus);
+  return answer;
+}
+
+}  // namespace phantora::client
