@@ -110,6 +110,7 @@ bool Call::capture(c10::ArrayRef<c10::IValue> inputs) {
     } else if (input.isGenerator() ||
                (input.isNone() && i < schema.size() && schema[i].name() == "generator" && info_.random)) {
       argument.kind = CallArgument::Kind::kGenerator;
+      argument.value = input;  // until finish(): its seed is wanted
     } else if (input.isObject() || input.isPyObject() || input.isStorage() || input.isStream()) {
       return false;
     } else {
@@ -124,6 +125,9 @@ void Call::finish(std::vector<std::vector<Item>> results, const std::vector<Regi
   results_ = std::move(results);
   ranges_ = std::move(ranges);
   seed_ = seed;
+  for (CallArgument& argument : arguments_) {
+    if (argument.kind == CallArgument::Kind::kGenerator) argument.value = {};
+  }
   // `out=` tensors may have been resized by the operator; run over what they have become.
   if (written.size() != info_.mutable_arguments.size()) return;
   for (std::size_t i = 0; i < written.size(); ++i) {

@@ -8,7 +8,7 @@ namespace phantora::adaptor {
 
 namespace {
 
-// Everything above the backend kernels.
+// Everything above the backend kernels but BackendSelect, which factory functions need.
 c10::DispatchKeySet above_backends() {
   c10::DispatchKeySet keys = c10::autograd_dispatch_keyset_with_ADInplaceOrView | c10::autocast_dispatch_keyset;
   for (const c10::DispatchKey key :
@@ -37,7 +37,7 @@ const OpenMp& open_mp() {
 
 QuietState::Silence QuietState::silence_;
 
-QuietState::QuietState() : plain_keys_(c10::DispatchKeySet(), above_backends()), threads_(0) {
+QuietState::QuietState() : plain_keys_(c10::DispatchKeySet(c10::DispatchKey::BackendSelect), above_backends()), threads_(0) {
   if (open_mp().get != nullptr && open_mp().set != nullptr) {
     threads_ = open_mp().get();
     open_mp().set(1);

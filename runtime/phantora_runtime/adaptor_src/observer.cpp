@@ -294,7 +294,7 @@ void install_overrides();
 }  // namespace phantora::adaptor
 
 // Starts observing; returns 1, or 0 when the shim is not in this process. A second call does nothing.
-extern "C" int phantora_adaptor_start() {
+extern "C" __attribute__((visibility("default"))) int phantora_adaptor_start() {
   static std::atomic<bool> started{false};
   phantora::adaptor::api().resolve();
   if (!phantora::adaptor::api().complete()) return 0;

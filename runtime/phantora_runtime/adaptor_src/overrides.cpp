@@ -24,30 +24,38 @@ void install_overrides();
 
 namespace {
 
-// ATen's own calls eq, all and item past the dispatcher.
+bool all_known(const at::Tensor& tensor) {
+  if (backing_of(tensor) != Backing::kDevice) return true;
+  Ranges ranges;
+  Region(tensor).append_ranges(ranges, kInputLimitBytes);
+  for (const Range& range : ranges) {
+    if (api().is_known(range.begin, range.bytes) == 0) return false;
+  }
+  return true;
+}
+
+bool same_memory(const at::Tensor& self, const at::Tensor& other) {
+  return self.is_alias_of(other) && self.storage_offset() == other.storage_offset() &&
+         self.scalar_type() == other.scalar_type() && self.strides() == other.strides();
+}
+
+// ATen's own calls eq, all and item past the dispatcher. Unknown data counts as equal.
 bool equal(const at::Tensor& self, const at::Tensor& other) {
   if (self.sizes() != other.sizes()) return false;
-  if (self.numel() == 0 || self.is_alias_of(other) && self.storage_offset() == other.storage_offset() &&
-                               self.strides() == other.strides() && !self.is_floating_point()) {
-    return true;
-  }
-  return at::all(at::eq(self, other)).item().toBool();
+  if (self.numel() == 0 || same_memory(self, other)) return true;
+  const bool answer = at::all(at::eq(self, other)).item().toBool();  // waits: values are settled after it
+  return answer || !all_known(self) || !all_known(other);
 }
 
 // ATen's own counts with a kernel, reads the count, and allocates that much.
 at::Tensor nonzero(const at::Tensor& self) {
   at::Tensor result = at::native::nonzero_cuda(self);  // its kernels, its wait; all earlier values are there after it
   if (backing_of(self) != Backing::kDevice || touched_bytes(self) > kInputLimitBytes) return result;
-  const Region region(self);
-  Ranges ranges;
-  region.append_ranges(ranges, kInputLimitBytes);
-  for (const Range& range : ranges) {
-    if (api().is_known(range.begin, range.bytes) == 0) return result;
-  }
+  if (!all_known(self)) return result;
   at::Tensor indices;
   {
     const QuietState quiet;
-    indices = at::nonzero(region.alias_on_cpu()).contiguous();
+    indices = at::nonzero(Region(self).alias_on_cpu()).contiguous();
   }
   return indices.to(self.device());
 }
