@@ -8,6 +8,21 @@ from typing import Any
 
 from phantora.errors import PhantoraError
 
+_ONLY_SANDBOX = frozenset(
+    (
+        "--image",
+        "--base-image",
+        "--torch",
+        "--requirements",
+        "--ca-bundle",
+        "--mount",
+        "--cpus",
+        "--memory",
+        "--shm-size",
+        "--network",
+    )
+)
+
 
 def connect(command: Sequence[str] = ()) -> Any:
     """Returns a client of the Engine that DOCKER_HOST or the default socket names.
@@ -38,12 +53,22 @@ def connect(command: Sequence[str] = ()) -> Any:
 
 
 def without_container(command: Sequence[str]) -> str:
-    """Returns the `phantora run` command line that corresponds to a `phantora sandbox` one."""
+    """Returns the `phantora run` command line for a `phantora sandbox` one: options that only the latter knows go."""
     words = list(command)
     if "sandbox" not in words:
         return "phantora run SCRIPT"
-    where = words.index("sandbox")
-    return shlex.join(["phantora", "run", *words[where + 1 :]])
+    rest = words[words.index("sandbox") + 1 :]
+    end = rest.index("--") if "--" in rest else len(rest)
+    kept: list[str] = []
+    position = 0
+    while position < end:
+        word = rest[position]
+        if word.split("=")[0] in _ONLY_SANDBOX:
+            position += 1 if "=" in word else 2
+            continue
+        kept.append(word)
+        position += 1
+    return shlex.join(["phantora", "run", *kept, *rest[end:]])
 
 
 def _first_line(error: Exception) -> str:

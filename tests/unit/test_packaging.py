@@ -47,7 +47,7 @@ def test_host_side_imports_neither_torch_nor_textual_nor_docker(module):
         "bad = [m for m in ('torch', 'textual', 'docker', 'phantora_tui') if m in sys.modules]; "
         "sys.exit(', '.join(bad) or 0)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
 
 

@@ -1,0 +1,144 @@
+"""`phantora sandbox` in a real container: what the script may do there, and what comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+# Two ranks of DDP; rank 0 also says what it finds around it.
+TRAIN = """
+    import json, os, socket, sys
+    import torch
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("nccl")
+    rank, local_rank = dist.get_rank(), int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(local_rank)
+    if rank == 0:
+        def refused(action):
+            try:
+                action()
+            except OSError as error:
+                return error.strerror
+            return "allowed"
+
+        status = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+        facts = {
+            "uid": os.getuid(),
+            "capabilities": status["CapEff"].strip(),
+            "no_new_privileges": status["NoNewPrivs"].strip(),
+            "seccomp": status["Seccomp"].strip(),
+            "interfaces": sorted(os.listdir("/sys/class/net")),
+            "write_root": refused(lambda: open("/usr/file", "w")),
+            "write_code": refused(lambda: open(__file__, "a")),
+            "personality": open("/proc/self/personality").read().strip(),
+            "argv": sys.argv[1:],
+            "secret": os.environ.get("SECRET_OF_THE_CALLER"),
+            "given": os.environ.get("GIVEN"),
+        }
+        print("FACTS " + json.dumps(facts), flush=True)
+    model = DistributedDataParallel(torch.nn.Linear(256, 256).cuda())
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(3):
+        model(torch.ones(8, 256, device="cuda")).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("code")
+    for parent in (folder, folder.parent):  # readable for the container's user
+        parent.chmod(0o755)
+    path = folder / "train.py"
+    path.write_text(textwrap.dedent(TRAIN))
+    return path
+
+
+def sandbox(command, environment, script, *options, cwd):
+    line = [*command, "sandbox", str(script), "--gpus", "2", "--clock", "modelled", "--steps", "all", *options]
+    result = subprocess.run(line, env=environment, cwd=cwd, capture_output=True, text=True, timeout=1700)
+    return result, f"{' '.join(line)}\nexit {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-8000:]}"
+
+
+@pytest.fixture(scope="module")
+def first_run(phantora_command, sandbox_environment, script, tmp_path_factory):
+    cwd = tmp_path_factory.mktemp("runs")
+    environment = {**sandbox_environment, "SECRET_OF_THE_CALLER": "secret"}
+    options = ("--name", "first", "--env", "GIVEN=yes", "--", "--flag", "{tp}")
+    result, what = sandbox(phantora_command, environment, script, *options, cwd=cwd)
+    assert result.returncode == 0, what
+    return result, cwd / "runs" / "first"
+
+
+def test_report_comes_back(first_run):
+    _, run = first_run
+    report = json.loads((run / "report.json").read_text())
+    assert report["verdict"] == "ok"
+    assert report["world_size"] == 2
+    assert len(report["steps"]) == 3
+    assert all(step["duration_ns"] > 0 for step in report["steps"])
+    assert (run / "ranks" / "00001.log").exists()
+
+
+def test_run_directory_belongs_to_the_caller(first_run):
+    _, run = first_run
+    owners = {path.lstat().st_uid for path in [run, *run.rglob("*")]}
+    assert owners == {os.getuid()}
+
+
+def test_the_script_is_confined(first_run):
+    result, _ = first_run
+    line = next(line for line in result.stdout.splitlines() if line.startswith("FACTS "))
+    facts = json.loads(line.removeprefix("FACTS "))
+    assert facts["uid"] != 0
+    assert int(facts["capabilities"], 16) == 0
+    assert facts["no_new_privileges"] == "1"
+    assert facts["seccomp"] == "2"
+    assert facts["write_root"] == "Read-only file system"
+    assert facts["write_code"] in ("Read-only file system", "Permission denied")
+    assert facts["secret"] is None
+    assert facts["given"] == "yes"
+    assert facts["argv"] == ["--flag", "1"]
+    assert int(facts["personality"], 16) & 0x0040000, "address randomisation is on"
+
+
+def test_nothing_is_left_behind(first_run, docker_engine):
+    assert docker_engine.containers.list(all=True, filters={"label": "org.phantora.run"}) == []
+
+
+def test_same_digest_as_in_place(first_run, phantora_command, script, tmp_path):
+    line = [*phantora_command, "run", str(script), "--gpus", "2", "--clock", "modelled", "--steps", "all"]
+    line += ["--name", "inside", "--env", "GIVEN=yes", "--", "--flag", "{tp}"]
+    result = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert result.returncode == 0, f"{' '.join(line)}\n{result.stderr[-8000:]}"
+    reports = [json.loads((run / "report.json").read_text()) for run in (first_run[1], tmp_path / "runs" / "inside")]
+    assert reports[0]["torch"] == reports[1]["torch"]
+    assert reports[0]["digest"] == reports[1]["digest"]
+
+
+def test_exit_code_of_a_failing_script_passes_through(phantora_command, sandbox_environment, tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "fails.py").write_text("raise SystemExit('the script says no')\n")
+    result, what = sandbox(phantora_command, sandbox_environment, tmp_path / "fails.py", cwd=tmp_path)
+    assert result.returncode == 1, what
+    assert "the script says no" in result.stderr, what
+
+
+def test_no_engine_is_exit_3_and_names_the_way_without(phantora_command, script, tmp_path):
+    environment = {**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9"}
+    result, what = sandbox(phantora_command, environment, script, cwd=tmp_path)
+    assert result.returncode == 3, what
+    assert "phantora run" in result.stderr, what
+    assert "Traceback" not in result.stderr, what
+    assert not (tmp_path / "runs").exists()
