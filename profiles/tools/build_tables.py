@@ -119,7 +119,9 @@ def nccl_table(wheel: zipfile.ZipFile) -> str:
     curves: dict[tuple[str, int], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     with wheel.open(f"{ROOT}comm/nccl/{NCCL_VERSION}/nccl_perf.parquet") as file:
         for row in parquet.read_table(file).to_pylist():
-            # message_size counts half-precision elements
+            if row["nccl_dtype"] != "half":
+                continue
+            # message_size counts elements
             curves[row["op_name"], row["num_gpus"]][2 * row["message_size"]].append(row["latency"])
     lines = header("nccl", "H100 SXM 80 GB, one node, NVSwitch; size: bytes of the whole result (all_gather) or input (others)",
                    f"PyPI {PACKAGE}=={VERSION}, {ROOT}comm/nccl/{NCCL_VERSION}")
