@@ -37,8 +37,8 @@ class Call {
 
   // Copies what `inputs` hold. False when something cannot be handed to the CPU; the call is then of no use.
   bool capture(c10::ArrayRef<c10::IValue> inputs);
-  // After the operator ran: where its results are (one list per return), the present shape of what it was told to write,
-  // and the seed for its random numbers.
+  // After the operator ran: where its results are (one list per return), the present shape of what it was told to
+  // write, and the seed for its random numbers.
   void finish(std::vector<std::vector<Item>> results, const std::vector<Region>& written, Ranges ranges,
               std::uint64_t seed);
 

@@ -37,7 +37,8 @@ const OpenMp& open_mp() {
 
 QuietState::Silence QuietState::silence_;
 
-QuietState::QuietState() : plain_keys_(c10::DispatchKeySet(c10::DispatchKey::BackendSelect), above_backends()), threads_(0) {
+QuietState::QuietState()
+    : plain_keys_(c10::DispatchKeySet(c10::DispatchKey::BackendSelect), above_backends()), threads_(0) {
   if (open_mp().get != nullptr && open_mp().set != nullptr) {
     threads_ = open_mp().get();
     open_mp().set(1);

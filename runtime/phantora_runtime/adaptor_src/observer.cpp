@@ -23,13 +23,13 @@ struct Frame {  // one operator in progress on this thread
   const OpInfo* info = nullptr;
   std::uint64_t input_bytes = 0;
   std::uint64_t mutable_bytes = 0;
-  bool opaque = false;      // has wrapper tensors: what happens is seen inside
-  bool big = false;         // some input is beyond the limit
-  bool same_inside = false; // the same operator was seen inside (a dispatch mode called it again)
-  bool inner = false;       // some operator with values was seen inside
-  int host_mutable = 0;     // mutable arguments that are CPU tensors
+  bool opaque = false;       // has wrapper tensors: what happens is seen inside
+  bool big = false;          // some input is beyond the limit
+  bool same_inside = false;  // the same operator was seen inside (a dispatch mode called it again)
+  bool inner = false;        // some operator with values was seen inside
+  int host_mutable = 0;      // mutable arguments that are CPU tensors
   int host_inputs = 0, device_inputs = 0;
-  int device = 0;           // index of the last device tensor's GPU
+  int device = 0;  // index of the last device tensor's GPU
   std::unique_ptr<Call> call;
   std::vector<Region> mutables;  // mutable arguments as they were before
   Ranges arguments;              // spans of all inputs; custom operators only
@@ -226,7 +226,8 @@ Fate fate_of(const Frame& frame, const Outcome& outcome, const Ranges& ranges) {
   // An in-place operator made of others (foreach's slow path): running it once more would apply it twice.
   if (frame.inner) {
     bool reads_what_it_writes = false;
-    for (int position : info.mutable_arguments) reads_what_it_writes |= !info.write_only[static_cast<std::size_t>(position)];
+    for (int position : info.mutable_arguments)
+      reads_what_it_writes |= !info.write_only[static_cast<std::size_t>(position)];
     if (reads_what_it_writes && overlaps(ranges, frame.wrote)) return Fate::kNothing;
   }
   if (frame.call != nullptr && outcome.bytes <= kOutputLimitBytes) return Fate::kExecute;
@@ -254,7 +255,8 @@ void apply(Frame& frame, Outcome& outcome, Frame* parent) {
   }
   if (fate == Fate::kExecute) {
     auto action = std::make_unique<Action>();
-    const std::uint64_t seed = frame.info->random ? random_seed(frame, outcome.device >= 0 ? outcome.device : frame.device) : 0;
+    const std::uint64_t seed =
+        frame.info->random ? random_seed(frame, outcome.device >= 0 ? outcome.device : frame.device) : 0;
     frame.call->finish(std::move(outcome.results), outcome.written, std::move(ranges), seed);
     action->call = std::move(frame.call);
     queue(std::move(action));

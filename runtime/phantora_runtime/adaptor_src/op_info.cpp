@@ -16,23 +16,44 @@ namespace {
 // Writes to an argument's metadata or to nothing, though the schema says "mutable"; or shares memory with an argument,
 // though the schema says "new".
 constexpr std::array kIgnored = {
-    "aten::record_stream",  "aten::set_data",      "aten::_resize_output_", "aten::resize_",       "aten::resize_as_",
-    "aten::set_",           "aten::requires_grad_", "aten::retain_grad",    "aten::_unsafe_view",  "aten::unsafe_split",
-    "aten::unsafe_chunk",   "aten::unsafe_split_with_sizes", "aten::lift",  "aten::_local_scalar_dense",
-    "aten::is_pinned",      "aten::_pin_memory",   "aten::_nested_view_from_buffer", "aten::_backward",
-    "aten::_assert_async",  "aten::_fw_primal",    "aten::_make_dual",
+    "aten::record_stream",
+    "aten::set_data",
+    "aten::_resize_output_",
+    "aten::resize_",
+    "aten::resize_as_",
+    "aten::set_",
+    "aten::requires_grad_",
+    "aten::retain_grad",
+    "aten::_unsafe_view",
+    "aten::unsafe_split",
+    "aten::unsafe_chunk",
+    "aten::unsafe_split_with_sizes",
+    "aten::lift",
+    "aten::_local_scalar_dense",
+    "aten::is_pinned",
+    "aten::_pin_memory",
+    "aten::_nested_view_from_buffer",
+    "aten::_backward",
+    "aten::_assert_async",
+    "aten::_fw_primal",
+    "aten::_make_dual",
 };
 
 constexpr std::array kAllocation = {
-    "aten::empty",     "aten::empty_strided",     "aten::empty_like",         "aten::empty_permuted",
-    "aten::new_empty", "aten::new_empty_strided", "aten::_empty_affine_quantized",
+    "aten::empty",
+    "aten::empty_strided",
+    "aten::empty_like",
+    "aten::empty_permuted",
+    "aten::new_empty",
+    "aten::new_empty_strided",
+    "aten::_empty_affine_quantized",
 };
 
 // In-place operators whose result does not depend on what was there.
 constexpr std::array kOverwrites = {
-    "aten::fill_",    "aten::zero_",        "aten::copy_",   "aten::uniform_",      "aten::normal_",        "aten::random_",
-    "aten::cauchy_",  "aten::exponential_", "aten::eye_",    "aten::log_normal_",   "aten::geometric_",     "aten::bernoulli_",
-    "aten::_foreach_zero_", "aten::_foreach_copy_",
+    "aten::fill_",      "aten::zero_",      "aten::copy_",          "aten::uniform_",       "aten::normal_",
+    "aten::random_",    "aten::cauchy_",    "aten::exponential_",   "aten::eye_",           "aten::log_normal_",
+    "aten::geometric_", "aten::bernoulli_", "aten::_foreach_zero_", "aten::_foreach_copy_",
 };
 
 // Namespaces whose device bytes are moved by somebody who tells the shim himself (NCCL), or that move none.

@@ -41,8 +41,8 @@ struct Region {
   std::size_t item_bytes() const { return c10::elementSize(dtype); }
   // Whether the elements fill one range without gaps.
   bool dense() const;
-  // Appends the contiguous pieces. When there would be more than `limit` of them, appends the span from the first to the
-  // last byte and returns false.
+  // Appends the contiguous pieces. When there would be more than `limit` of them, appends the span from the first to
+  // the last byte and returns false.
   bool append_ranges(Ranges& ranges, std::size_t limit) const;
   // The same bytes as a CPU tensor (device memory is mapped into the process at the same address).
   at::Tensor alias_on_cpu() const;

@@ -1,0 +1,134 @@
+"""Linux process plumbing: orphans come back to us, nothing outlives the run."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_ADDR_NO_RANDOMIZE = 0x0040000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def become_subreaper() -> None:
+    """Orphaned descendants become our children, so that all can be found, ended and counted."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """The calling process gets SIGKILL when the thread that made it ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """The calling process gets SIGTERM when the thread that made it ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def fix_addresses() -> bool:
+    """Switches address randomisation off for programs started from here; False where that is refused."""
+    current = _libc.personality(0xFFFFFFFF)
+    return current != -1 and _libc.personality(current | _ADDR_NO_RANDOMIZE) != -1
+
+
+def addresses_can_be_fixed() -> bool:
+    """Tries fix_addresses() in a throw-away child."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if fix_addresses() else 1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def descendants(root: int | None = None) -> list[int]:
+    """Returns the pids of all living descendants of a process (default: of us), parents before children."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as stat:
+                fields = stat.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != b"Z":
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found: list[int] = []
+    queue = [root if root is not None else os.getpid()]
+    while queue:
+        for child in children.get(queue.pop(0), []):
+            found.append(child)
+            queue.append(child)
+    return found
+
+
+def reap() -> None:
+    """Collects ended children that nobody waits for, so that their CPU time is counted."""
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            return
+
+
+def kill(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
+    """Signals processes; those that are gone are skipped."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            continue
+
+
+def kill_descendants(keep: Iterable[int] = (), grace_s: float = 0.5) -> set[int]:
+    """Ends every descendant but `keep`.
+
+    Ranks and their workers are killed first; helpers that only clean up after them (torch's shared-memory manager,
+    multiprocessing's resource tracker) then end by themselves within `grace_s`, else they are killed too.
+
+    Returns:
+        The pids that were seen.
+    """
+    kept = set(keep)
+    seen: set[int] = set()
+    deadline = time.monotonic() + grace_s
+    while True:
+        pids = [pid for pid in descendants() if pid not in kept]
+        seen.update(pids)
+        kill(pid for pid in pids if time.monotonic() >= deadline or not _cleans_up(pid))
+        reap()
+        if not pids:
+            return seen
+        time.sleep(0.01)
+
+
+def _cleans_up(pid: int) -> bool:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"torch_shm_manager" in command or b"resource_tracker" in command
+
+
+_SHARED_FILE = re.compile(r"(?:torch|sem\.mp|psm|pym)[_-](\d+)[_-]")
+
+
+def remove_shared_files(pids: set[int]) -> None:
+    """Removes shared-memory files that killed processes left in /dev/shm (their names carry the pid)."""
+    try:
+        names = os.listdir("/dev/shm")
+    except OSError:
+        return
+    for name in names:
+        match = _SHARED_FILE.match(name)
+        if match and int(match[1]) in pids:
+            try:
+                os.unlink(f"/dev/shm/{name}")
+            except OSError:
+                continue

@@ -1,0 +1,152 @@
+"""Becomes one rank: its environment, its output, its hooks; then runs the script exactly as `python SCRIPT` would."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.machinery
+import os
+import random
+import runpy
+import sys
+import traceback
+import types
+from typing import Any, NoReturn
+
+from phantora_runtime import bridge, control, finish, handoff, settings, stacks, steps, torch_hooks
+from phantora_runtime.virtual_node import node_name
+
+MASTER_PORT = 29500
+_OUTPUT_VARIABLE = "PHANTORA_RANK0_FDS"
+_PRIVATE_VARIABLES = ("PHANTORA_LEFT_OUT", "PHANTORA_START_ORDER")
+
+
+def prepare_torch(run: settings.Run) -> None:
+    """In the zygote, once torch is there: everything that is the same for all ranks."""
+    if not run.null_mode:
+        torch_hooks.install()
+    steps.install(run.launch.steps)
+
+
+def run(run: settings.Run, rank: int) -> None:
+    """In a freshly forked process: returns when the script has ended without an exception.
+
+    SystemExit passes through, so that the interpreter ends as it does for any script.
+    """
+    _redirect_output(run, rank)
+    stacks.answer_with(run.stack_path(rank))
+    os.environ.update(environment(run, rank))
+    for name in _PRIVATE_VARIABLES:
+        os.environ.pop(name, None)
+    bridge.attach(rank)
+    handoff.install(main=True)
+    _reseed()
+    finish.install(rank)
+    try:
+        _run_target(run)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _fail(rank, error)
+
+
+def environment(run: settings.Run, rank: int) -> dict[str, str]:
+    """Returns what torchrun would set for this rank, and then the user's `--env`."""
+    launch = run.launch
+    per_node = launch.gpus_per_node
+    pairs = {
+        "RANK": rank,
+        "LOCAL_RANK": rank % per_node,
+        "GROUP_RANK": rank // per_node,
+        "ROLE_RANK": rank,
+        "ROLE_NAME": "default",
+        "WORLD_SIZE": launch.world_size,
+        "LOCAL_WORLD_SIZE": per_node,
+        "GROUP_WORLD_SIZE": launch.nodes,
+        "ROLE_WORLD_SIZE": launch.world_size,
+        "MASTER_ADDR": os.environ.get("PHANTORA_MASTER_ADDR", node_name(0)),
+        "MASTER_PORT": os.environ.get("PHANTORA_MASTER_PORT", str(MASTER_PORT)),
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "TORCHELASTIC_MAX_RESTARTS": 0,
+        "TORCHELASTIC_RUN_ID": "phantora",
+        "TORCHELASTIC_USE_AGENT_STORE": False,
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
+    }
+    return {name: str(value) for name, value in pairs.items()} | launch.environment
+
+
+def _redirect_output(run: settings.Run, rank: int) -> None:
+    """Rank 0 writes to the supervisor's pipes (log and terminal), the others straight to their logs."""
+    out, err = (int(fd) for fd in os.environ.pop(_OUTPUT_VARIABLE).split(","))
+    if rank != 0:
+        os.close(out)
+        os.close(err)
+        out = err = os.open(run.log_path(rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    for fd in {out, err}:
+        os.close(fd)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+
+def _reseed() -> None:
+    """What drew entropy in the zygote draws again: processes that start alone would differ too. The shim seeds it by rank."""
+    random.seed()
+    numpy_random = sys.modules.get("numpy.random")
+    if numpy_random is not None:
+        numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
+
+
+def _run_target(run: settings.Run) -> None:
+    launch = run.launch
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = main
+    if launch.module is not None:
+        sys.argv = ["-m", *launch.arguments]
+        sys.orig_argv = [sys.executable, "-m", launch.module, *launch.arguments]
+        sys.path[0] = launch.directory
+        runpy._run_module_as_main(launch.module)  # type: ignore[attr-defined]
+        return
+    script = str(launch.script)
+    sys.argv = [launch.script_argument or script, *launch.arguments]
+    sys.orig_argv = [sys.executable, *sys.argv]
+    if os.path.isdir(script) or script.endswith((".zip", ".pyz")):
+        sys.path[0] = script
+        runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
+        return
+    sys.path[0] = os.path.dirname(script)
+    main.__file__ = script
+    main.__dict__["__cached__"] = None
+    main.__loader__ = importlib.machinery.SourceFileLoader("__main__", script)
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
+
+
+def _fail(rank: int, error: BaseException) -> NoReturn:
+    """As Python does: the traceback on stderr, exit status 1. Our own frames are left out."""
+    trace = _user_frames(error)
+    error.__traceback__ = trace
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    fields: dict[str, Any] = {"rank": rank, "type": type(error).__name__, "message": str(error), "traceback": text}
+    fields["step"], fields["phase"] = steps.position()
+    if out_of_memory := finish.out_of_memory(error):
+        fields["oom"] = out_of_memory
+    control.send("exception", **fields)
+    sys.excepthook(type(error), error, trace)
+    sys.exit(1)
+
+
+def _user_frames(error: BaseException) -> types.TracebackType | None:
+    trace = error.__traceback__
+    here = os.path.dirname(__file__)
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if not (name.startswith(here) or name == "<frozen runpy>" or name == runpy.__file__):
+            break
+        trace = trace.tb_next
+    return trace if trace is not None else error.__traceback__

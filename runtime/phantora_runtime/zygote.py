@@ -1,0 +1,114 @@
+"""Imports torch and the script's libraries once, then forks one rank per GPU and tells the supervisor how each ends.
+
+Started by the supervisor as `python -c "..." RUNDIR` with the shim preloaded. A library that starts threads or initialises CUDA
+when it is imported must not be forked from: the zygote then starts over without it, and the ranks import it themselves.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import random
+import sys
+from pathlib import Path
+
+from phantora_runtime import control, processes, rank, script_imports, settings
+
+LEFT_OUT_VARIABLE = "PHANTORA_LEFT_OUT"
+START_ORDER_VARIABLE = "PHANTORA_START_ORDER"
+_COMMAND = "from phantora_runtime.zygote import main; main()"
+
+
+def command(python: str, run_directory: Path) -> list[str]:
+    """Returns the command line that starts a zygote."""
+    return [python, "-c", _COMMAND, str(run_directory)]
+
+
+def main() -> None:
+    """Entry point; in a rank it ends with the script's own end."""
+    processes.die_with_parent()
+    run = settings.read(Path(sys.argv[1]))
+    os.chdir(run.launch.directory)
+    left_out = [name for name in os.environ.get(LEFT_OUT_VARIABLE, "").split(",") if name]
+    _import_torch(run)
+    for name in script_imports.find(run.launch.script, run.launch.module, run.launch.directory):
+        if name not in left_out:
+            _import_library(name, left_out)
+    gc.collect()
+    gc.freeze()
+    control.send("imported", modules=len(sys.modules), left_out=left_out)
+    ranks = _fork_ranks(run)
+    if ranks is None:
+        return  # a rank whose script has ended: leave as a Python program does
+    _watch(ranks)
+
+
+def _import_torch(run: settings.Run) -> None:
+    if importlib.util.find_spec("torch") is None:
+        control.send("no_torch", python=sys.executable)
+        if "PHANTORA_ALLOW_NO_TORCH" not in os.environ:
+            os._exit(3)
+        return
+    control.send("importing", name="torch")
+    import torch
+
+    control.send("torch", version=torch.__version__)
+    rank.prepare_torch(run)
+
+
+def _import_library(name: str, left_out: list[str]) -> None:
+    threads = _threads()
+    control.send("importing", name=name)
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        control.send("import_failed", name=name, error=repr(error))
+        return  # the rank fails, or handles it, as it would without us
+    if _threads() > threads or _cuda_initialised():
+        os.environ[LEFT_OUT_VARIABLE] = ",".join([*left_out, name])
+        os.execv(sys.executable, command(sys.executable, Path(sys.argv[1])))
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def _cuda_initialised() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_initialized())
+
+
+def start_order(world_size: int, order: str) -> list[int]:
+    """Returns the order in which ranks are forked: ascending, or shuffled by `shuffle:<n>` (for tests)."""
+    ranks = list(range(world_size))
+    if order.startswith("shuffle:"):
+        random.Random(int(order.partition(":")[2])).shuffle(ranks)
+    return ranks
+
+
+def _fork_ranks(run: settings.Run) -> dict[int, int] | None:
+    """Returns rank by pid in the zygote, None in a rank whose script has ended."""
+    pids: dict[int, int] = {}
+    zygote = os.getpid()
+    for number in start_order(run.launch.world_size, os.environ.get(START_ORDER_VARIABLE, "")):
+        pid = os.fork()
+        if pid == 0:
+            processes.die_with_parent()
+            if os.getppid() != zygote:
+                os._exit(1)
+            rank.run(run, number)
+            return None
+        pids[pid] = number
+        control.send("started", rank=number, pid=pid)
+    return pids
+
+
+def _watch(ranks: dict[int, int]) -> None:
+    left = dict(ranks)
+    while left:
+        pid, status = os.waitpid(-1, 0)
+        number = left.pop(pid, None)
+        if number is not None:
+            control.send("exited", rank=number, status=os.waitstatus_to_exitcode(status))
+    os._exit(0)
