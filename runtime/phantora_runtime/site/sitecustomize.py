@@ -38,7 +38,7 @@ def _chain() -> None:
 
 
 _load_runtime()
-if "RANK" in os.environ and "PHANTORA_SEGMENT" in os.environ:
+if "PHANTORA_RANK" in os.environ and "PHANTORA_SEGMENT" in os.environ:
     from phantora_runtime import child
 
     child.prepare()

@@ -1,0 +1,103 @@
+"""Starts the simulator core and reads what it left: core.conf in, one line when ready, core_report.json out."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from phantora_runtime import processes, settings
+
+_READY_WAIT_S = 30.0
+
+
+class CoreFault(Exception):
+    """The core did not start or did not end as it should: a bug of ours (exit code 5)."""
+
+
+def config_text(run: settings.Run, oplog_fd: int) -> str:
+    """Returns core.conf. Table paths become absolute here: only this machine knows where the profiles lie."""
+    lines = dict(run.core)
+    for key, value in lines.items():
+        if key.startswith("table."):
+            lines[key] = str(settings.profiles_folder() / str(value))
+    lines["out_dir"] = str(run.folder)
+    lines["oplog_fd"] = oplog_fd
+    return "".join(f"{key} = {_format(value)}\n" for key, value in lines.items())
+
+
+def _format(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+class Core:
+    """The running core."""
+
+    def __init__(self, run: settings.Run, native: Path, oplog_fd: int) -> None:
+        path = run.folder / "core.conf"
+        path.write_text(config_text(run, oplog_fd), encoding="utf-8")
+        self._log_path = run.folder / "core.log"
+        self._report_path = run.folder / "core_report.json"
+        with open(self._log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [str(native / "phantora-core"), str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                pass_fds=[oplog_fd],
+                preexec_fn=processes.die_with_parent,
+                start_new_session=True,
+            )
+        self.segment = self._wait_until_ready()
+
+    def _wait_until_ready(self) -> str:
+        """Returns the path that ranks open."""
+        out = self.process.stdout
+        assert out is not None
+        ready, _, _ = select.select([out], [], [], _READY_WAIT_S)
+        words = out.readline().decode().split() if ready else []
+        fields = dict(word.partition("=")[::2] for word in words[1:])
+        if not words or words[0] != "ready" or "segment" not in fields:
+            self.process.kill()
+            self.process.wait()
+            raise CoreFault(f"The core did not start: {self.log_tail() or 'it said nothing'}")
+        return fields["segment"]
+
+    def finish(self, ask: bool, wait_s: float) -> int:
+        """Waits for the core's end and returns its exit status.
+
+        Args:
+            ask: Send SIGTERM first: write what is known and end.
+            wait_s: Real time after which it is killed.
+        """
+        if ask and self.process.poll() is None:
+            self.process.terminate()
+        deadline = time.monotonic() + wait_s
+        while self.process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if self.process.poll() is None:
+            self.process.kill()
+        return self.process.wait()
+
+    def report(self) -> dict[str, Any] | None:
+        """Returns core_report.json, or None where the core left none."""
+        try:
+            content = json.loads(self._report_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return content if isinstance(content, dict) else None
+
+    def log_tail(self, lines: int = 5) -> str:
+        """Returns the last lines of what the core said on stderr."""
+        try:
+            text = self._log_path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return "\n".join(text.strip().splitlines()[-lines:])

@@ -1,0 +1,53 @@
+"""Rank 0's output: into its log and to the terminal, as it comes."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+_CHUNK = 1 << 16
+
+
+class RankOutput:
+    """Two pipes that rank 0 writes into, and the threads that copy them."""
+
+    def __init__(self, log_path: Path, stdout_fd: int = 1, stderr_fd: int = 2) -> None:
+        self._log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._pipes = [os.pipe(), os.pipe()]
+        self.write_fds = [write for _, write in self._pipes]
+        self._threads = [
+            threading.Thread(target=self._copy, args=(read, target), daemon=True, name="output")
+            for (read, _), target in zip(self._pipes, (stdout_fd, stderr_fd), strict=True)
+        ]
+
+    def start(self) -> None:
+        """Starts copying; the zygote has the write ends by now, ours are closed."""
+        for fd in self.write_fds:
+            os.close(fd)
+        for thread in self._threads:
+            thread.start()
+
+    def finish(self, timeout_s: float = 5.0) -> None:
+        """Waits until everything that was written has been copied."""
+        for thread in self._threads:
+            thread.join(timeout_s)
+
+    def _copy(self, read: int, target: int) -> None:
+        terminal = True
+        while data := os.read(read, _CHUNK):
+            os.write(self._log, data)
+            if terminal:
+                terminal = _write_all(target, data)
+        os.close(read)
+
+
+def _write_all(fd: int, data: bytes) -> bool:
+    """Returns False once nobody reads there any more."""
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except BrokenPipeError:
+        return False
+    return True
