@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "client_state.hpp"
+#include "libc/real.hpp"
 #include "message.hpp"
 #include "raw_syscall.hpp"
 
@@ -138,6 +139,7 @@ bool map_segment(const char* path) {
     errno = error;
     return false;
   }
+  std::strncpy(g_state.segment_path, path, sizeof g_state.segment_path - 1);
   g_state.header = static_cast<wire::RunHeader*>(base);
   return true;
 }
@@ -190,6 +192,7 @@ void attach(int rank) {
   if (rank < 0 || static_cast<std::uint32_t>(rank) >= g_state.header->world_size) {
     fail_environment("cannot join the run: the rank must be below the world size", "another rank");
   }
+  libc::resolve_all();
   g_state.identity.store(mix_identity(g_state.header->seed, static_cast<std::uint64_t>(rank)));
   g_state.forks.store(0);
   t_thread = {};

@@ -45,6 +45,7 @@ class SpinGuard {
 struct State {
   std::atomic<int> mode{static_cast<int>(Mode::kInert)};
   wire::RunHeader* header = nullptr;
+  char segment_path[104] = {};           // for children whose environment was replaced
   wire::ActorBlock* block = nullptr;
   Record* ring = nullptr;
   std::uint32_t slots = 0;
