@@ -25,7 +25,8 @@ std::optional<AttentionLaunch> flash(const wire::KernelOp& op, std::string_view 
   if (at == std::string_view::npos) return std::nullopt;
   const auto values = template_values(name, at);
   // forward: head size, rows, columns, warps, two flags; the base repeats four; then dropout, causal, ...
-  // backward: head size, rows, columns, warps, three layouts, two flags; the base repeats four; then dropout, causal, ...
+  // backward: head size, rows, columns, warps, three layouts, two flags; the base repeats four; then dropout, causal,
+  // ...
   if (values.size() < (backward ? 9U : 6U)) return std::nullopt;
   launch.head_dim = static_cast<std::uint32_t>(std::clamp<std::int64_t>(values[0], 8, 512));
   const std::uint64_t rows = static_cast<std::uint64_t>(std::clamp<std::int64_t>(values[1], 1, 1024));
@@ -74,7 +75,8 @@ std::optional<AttentionLaunch> memory_efficient(const wire::KernelOp& op, std::s
   if (tile == std::string_view::npos) return std::nullopt;
   const std::uint64_t rows = std::clamp<std::uint64_t>(number_at(tile + 8), 1, 1024);
   const auto by = name.find('x', tile);
-  const std::uint64_t columns = by == std::string_view::npos ? 64 : std::clamp<std::uint64_t>(number_at(by + 1), 1, 1024);
+  const std::uint64_t columns =
+      by == std::string_view::npos ? 64 : std::clamp<std::uint64_t>(number_at(by + 1), 1, 1024);
   const bool narrow = name.find("_f32_", at) == std::string_view::npos;
   std::uint64_t head_dim = columns;
   if (backward) {
@@ -122,22 +124,26 @@ AttentionModel::AttentionModel(const GpuParameters& gpu, AttentionTable table, c
 double AttentionModel::table_ns(std::uint32_t head_dim, std::uint64_t length, std::uint64_t heads, bool& inside) const {
   if (table_.grids.empty()) {
     inside = false;
-    return kTableFloorNs + 1e9 * forward_flops(static_cast<double>(heads), static_cast<double>(length),
-                                               static_cast<double>(length), head_dim, true) / kFallbackFlops;
+    return kTableFloorNs + 1e9 *
+                               forward_flops(static_cast<double>(heads), static_cast<double>(length),
+                                             static_cast<double>(length), head_dim, true) /
+                               kFallbackFlops;
   }
   // The next head size that was measured, scaled by the work.
   auto found = table_.grids.lower_bound(head_dim);
   if (found == table_.grids.end()) --found;
   const AttentionGrid& grid = found->second;
   const auto bound = [&](std::uint64_t s, std::uint64_t bh, double d) {
-    return kTableFloorNs + 1e9 * forward_flops(static_cast<double>(bh), static_cast<double>(s), static_cast<double>(s), d, true) /
-                               (2.0 * kFallbackFlops);
+    return kTableFloorNs +
+           1e9 * forward_flops(static_cast<double>(bh), static_cast<double>(s), static_cast<double>(s), d, true) /
+               (2.0 * kFallbackFlops);
   };
   const AxisPosition ps = grid.length.find(length), ph = grid.heads.find(heads);
   double sum = 0.0, weight = 0.0;
   for (std::size_t corner = 0; corner < 4; ++corner) {
     const std::size_t i = ps.index + (corner & 1), j = ph.index + (corner >> 1);
-    const double share = ((corner & 1) != 0 ? ps.weight : 1.0 - ps.weight) * ((corner >> 1) != 0 ? ph.weight : 1.0 - ph.weight);
+    const double share =
+        ((corner & 1) != 0 ? ps.weight : 1.0 - ps.weight) * ((corner >> 1) != 0 ? ph.weight : 1.0 - ph.weight);
     const std::uint64_t time = share > 0.0 ? grid.at(i, j) : 0;
     if (time == 0) continue;
     sum += share * log2_exact(static_cast<double>(time) / bound(grid.length.at(i), grid.heads.at(j), found->first));
@@ -158,7 +164,8 @@ double AttentionModel::table_ns(std::uint32_t head_dim, std::uint64_t length, st
   return bound(length, heads, head_dim) * exp2_exact(weight > 0.0 ? sum / weight : 0.0);
 }
 
-double AttentionModel::published_tflops(const char* direction, std::uint32_t head_dim, bool causal, std::uint64_t length) const {
+double AttentionModel::published_tflops(const char* direction, std::uint32_t head_dim, bool causal,
+                                        std::uint64_t length) const {
   const std::uint32_t nearest = head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
   auto found = table_.published.find({direction, nearest, causal});
   if (found == table_.published.end()) found = table_.published.find({direction, 128, causal});
@@ -168,16 +175,18 @@ double AttentionModel::published_tflops(const char* direction, std::uint32_t hea
   return curve.tflops[p.index] * (1.0 - p.weight) + curve.tflops[p.index + 1] * p.weight;
 }
 
-// FlashAttention-2's forward: the table's time for this shape, times the ratio of FA2 to the table on the published line.
+// FlashAttention-2's forward: the table's time for this shape, times the ratio of FA2 to the table on the published
+// line.
 double AttentionModel::forward_ns(const AttentionLaunch& launch, bool& inside) const {
   const std::uint64_t length = std::max(launch.length_q, launch.length_k);
   double ns = table_ns(launch.head_dim, length, launch.heads, inside);
   if (launch.length_q != launch.length_k) {
-    ns = kTableFloorNs + ns * static_cast<double>(std::min(launch.length_q, launch.length_k)) / static_cast<double>(length);
+    ns = kTableFloorNs +
+         ns * static_cast<double>(std::min(launch.length_q, launch.length_k)) / static_cast<double>(length);
   }
   const std::uint64_t reference_length = std::clamp<std::uint64_t>(length, 512, 16384);
-  const double reference_heads =
-      kPublishedTokens / static_cast<double>(reference_length) * kPublishedHidden / static_cast<double>(launch.head_dim);
+  const double reference_heads = kPublishedTokens / static_cast<double>(reference_length) * kPublishedHidden /
+                                 static_cast<double>(launch.head_dim);
   const std::uint64_t heads = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(reference_heads + 0.5));
   const double published = published_tflops("fwd", launch.head_dim, launch.causal, reference_length);
   if (published > 0.0) {

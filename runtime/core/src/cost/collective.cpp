@@ -20,8 +20,8 @@ constexpr double kTreeBandwidth = 0.9;     // NCCL's tuner
 double message_bytes(const wire::CollectiveOp& op, std::size_t ranks) {
   const double element = bytes_per_element(op.type);
   double bytes = op.count != 0 ? static_cast<double>(op.count) * element : static_cast<double>(op.bytes);
-  if (op.kind == Kind::kAllGather || op.kind == Kind::kReduceScatter || op.kind == Kind::kAllToAll || op.kind == Kind::kGather ||
-      op.kind == Kind::kScatter) {
+  if (op.kind == Kind::kAllGather || op.kind == Kind::kReduceScatter || op.kind == Kind::kAllToAll ||
+      op.kind == Kind::kGather || op.kind == Kind::kScatter) {
     bytes *= static_cast<double>(ranks);
   }
   return op.kind == Kind::kBarrier ? 4.0 : std::max(bytes, 1.0);
@@ -83,7 +83,8 @@ Cost CollectiveModel::inside_node(const char* op, std::uint32_t ranks, double by
   if (low_ranks != high_ranks) {
     bool other_inside = false, other_exact = false;
     const double other = curve_ns(*high, bytes, other_inside, other_exact);
-    const double weight = (log2_exact(ranks) - log2_exact(low_ranks)) / (log2_exact(high_ranks) - log2_exact(low_ranks));
+    const double weight =
+        (log2_exact(ranks) - log2_exact(low_ranks)) / (log2_exact(high_ranks) - log2_exact(low_ranks));
     const double a = log2_exact(ns);
     ns = exp2_exact(a + (log2_exact(other) - a) * weight);
     exact = false;
@@ -102,7 +103,8 @@ double CollectiveModel::bus_bandwidth(const Shape& shape, double limit) const {
   return std::min(limit, nics * cluster_.nic_bytes_per_s * cluster_.nic_efficiency);
 }
 
-double CollectiveModel::ring_ns(const Shape& shape, double steps, double net_steps, double bus_bytes, double busbw) const {
+double CollectiveModel::ring_ns(const Shape& shape, double steps, double net_steps, double bus_bytes,
+                                double busbw) const {
   (void)shape;
   const double near = std::max(steps - net_steps, 0.0);
   const double ll = cluster_.ring_base_ll_ns + near * cluster_.ring_hop_nvlink_ll_ns * kNetLlIntraFactor +
@@ -116,9 +118,10 @@ double CollectiveModel::tree_ns(const Shape& shape, double bytes, double busbw) 
   double depth = 0.0;
   for (std::uint32_t nodes = 1; nodes < shape.nodes; nodes *= 2) depth += 1.0;
   const double near = static_cast<double>(shape.per_node - 1);
-  const double ll = cluster_.tree_base_ll_ns +
-                    2.0 * (near * cluster_.tree_hop_nvlink_ll_ns * kNetLlIntraFactor + depth * cluster_.tree_hop_net_ll_ns) +
-                    1e9 * 2.0 * bytes / (busbw * kLlBandwidth);
+  const double ll =
+      cluster_.tree_base_ll_ns +
+      2.0 * (near * cluster_.tree_hop_nvlink_ll_ns * kNetLlIntraFactor + depth * cluster_.tree_hop_net_ll_ns) +
+      1e9 * 2.0 * bytes / (busbw * kLlBandwidth);
   const double simple = cluster_.ring_base_simple_ns +
                         2.0 * (near * cluster_.ring_hop_nvlink_simple_ns + depth * cluster_.tree_hop_net_simple_ns) +
                         1e9 * 2.0 * bytes / (busbw * kTreeBandwidth);
@@ -153,7 +156,8 @@ Cost CollectiveModel::across_nodes(const wire::CollectiveOp& op, const Shape& sh
       const double part = bytes / ranks;
       const double far = part * std::max(ranks - static_cast<double>(shape.per_node), 1.0);
       const double near = part * static_cast<double>(shape.per_node - 1);
-      const double nics = std::min(1.0, static_cast<double>(cluster_.nics_per_node) / static_cast<double>(shape.per_node));
+      const double nics =
+          std::min(1.0, static_cast<double>(cluster_.nics_per_node) / static_cast<double>(shape.per_node));
       const double net = 1e9 * far / (cluster_.nic_bytes_per_s * cluster_.nic_efficiency * nics);
       const double link = 1e9 * near / (cluster_.nvlink_bytes_per_s * cluster_.nvlink_efficiency);
       ns = cluster_.ring_base_simple_ns + cluster_.ring_hop_net_simple_ns + std::max(net, link);
@@ -177,7 +181,8 @@ Cost CollectiveModel::point_to_point(std::uint32_t from, std::uint32_t to, doubl
   if (from == to) {
     cost.duration_ns = to_ns(gpu_.kernel_floor_ns + 2e9 * bytes / (gpu_.hbm_bytes_per_s * gpu_.efficiency.copy));
   } else if (from / cluster_.gpus_per_node == to / cluster_.gpus_per_node) {
-    cost.duration_ns = to_ns(cluster_.p2p_latency_ns + 1e9 * bytes / (cluster_.nvlink_bytes_per_s * cluster_.nvlink_efficiency));
+    cost.duration_ns =
+        to_ns(cluster_.p2p_latency_ns + 1e9 * bytes / (cluster_.nvlink_bytes_per_s * cluster_.nvlink_efficiency));
   } else {
     cost.duration_ns = to_ns(cluster_.p2p_latency_ns + cluster_.ring_hop_net_simple_ns +
                              1e9 * bytes / (cluster_.nic_bytes_per_s * cluster_.nic_efficiency));
@@ -185,7 +190,8 @@ Cost CollectiveModel::point_to_point(std::uint32_t from, std::uint32_t to, doubl
   return cost;
 }
 
-Cost CollectiveModel::cost(const wire::CollectiveOp& op, const std::vector<std::uint32_t>& members, std::uint32_t self) const {
+Cost CollectiveModel::cost(const wire::CollectiveOp& op, const std::vector<std::uint32_t>& members,
+                           std::uint32_t self) const {
   const double bytes = message_bytes(op, std::max<std::size_t>(members.size(), 1));
   if (op.kind == Kind::kSend || op.kind == Kind::kRecv) {
     const bool known = op.peer >= 0 && static_cast<std::size_t>(op.peer) < members.size();

@@ -122,7 +122,8 @@ Cost CostModel::copy(const wire::CopyOp& op) {
   switch (op.kind) {
     case wire::CopyKind::kHostToDevice:
     case wire::CopyKind::kDeviceToHost:
-      ns = c.copy_latency_ns + 1e9 * bytes / (op.pinned != 0 ? c.pcie_bytes_per_s * c.pcie_pinned_efficiency : c.pcie_pageable_bytes_per_s);
+      ns = c.copy_latency_ns +
+           1e9 * bytes / (op.pinned != 0 ? c.pcie_bytes_per_s * c.pcie_pinned_efficiency : c.pcie_pageable_bytes_per_s);
       break;
     case wire::CopyKind::kDeviceToDevice:
       ns = g.kernel_floor_ns + 2e9 * bytes / (g.hbm_bytes_per_s * g.efficiency.copy);
@@ -142,7 +143,8 @@ Cost CostModel::copy(const wire::CopyOp& op) {
 }
 
 Cost CostModel::memset(std::uint64_t bytes) {
-  return {to_ns(impl_->memory.stream_ns(static_cast<double>(bytes), impl_->parameters.gpu.efficiency.memset)), Source::kAnalytical, 0.3};
+  return {to_ns(impl_->memory.stream_ns(static_cast<double>(bytes), impl_->parameters.gpu.efficiency.memset)),
+          Source::kAnalytical, 0.3};
 }
 
 Cost CostModel::collective(const wire::CollectiveOp& op, const std::vector<std::uint32_t>& member_world_ranks,

@@ -43,7 +43,8 @@ wire::DataType type_of(const std::string& name) {
 void three(const std::string& list, std::uint32_t (&into)[3]) {
   std::istringstream words(list);
   std::string word;
-  for (std::uint32_t& value : into) value = std::getline(words, word, ',') ? static_cast<std::uint32_t>(std::stoul(word)) : 1;
+  for (std::uint32_t& value : into)
+    value = std::getline(words, word, ',') ? static_cast<std::uint32_t>(std::stoul(word)) : 1;
 }
 
 std::vector<std::uint32_t> ranks_of(const std::string& list) {
@@ -103,11 +104,17 @@ Cost answer(CostModel& model, const std::string& question, const Words& words) {
   if (question == "memset") return model.memset(number(words, "bytes", 0));
   if (question == "collective") {
     using Kind = wire::CollectiveKind;
-    static const std::map<std::string, Kind> kKinds{
-        {"all_reduce", Kind::kAllReduce}, {"all_gather", Kind::kAllGather}, {"reduce_scatter", Kind::kReduceScatter},
-        {"broadcast", Kind::kBroadcast},  {"reduce", Kind::kReduce},        {"all_to_all", Kind::kAllToAll},
-        {"send", Kind::kSend},            {"recv", Kind::kRecv},            {"gather", Kind::kGather},
-        {"scatter", Kind::kScatter},      {"barrier", Kind::kBarrier}};
+    static const std::map<std::string, Kind> kKinds{{"all_reduce", Kind::kAllReduce},
+                                                    {"all_gather", Kind::kAllGather},
+                                                    {"reduce_scatter", Kind::kReduceScatter},
+                                                    {"broadcast", Kind::kBroadcast},
+                                                    {"reduce", Kind::kReduce},
+                                                    {"all_to_all", Kind::kAllToAll},
+                                                    {"send", Kind::kSend},
+                                                    {"recv", Kind::kRecv},
+                                                    {"gather", Kind::kGather},
+                                                    {"scatter", Kind::kScatter},
+                                                    {"barrier", Kind::kBarrier}};
     const auto at = kKinds.find(text(words, "op", ""));
     if (at == kKinds.end()) throw std::runtime_error("unknown collective");
     wire::CollectiveOp op{};
@@ -115,7 +122,8 @@ Cost answer(CostModel& model, const std::string& question, const Words& words) {
     op.type = type_of(text(words, "type", "uint8"));
     op.count = number(words, "count", 0);
     op.peer = static_cast<std::int32_t>(number(words, "peer", 0));
-    return model.collective(op, ranks_of(text(words, "ranks", "0-7")), static_cast<std::uint32_t>(number(words, "self", 0)));
+    return model.collective(op, ranks_of(text(words, "ranks", "0-7")),
+                            static_cast<std::uint32_t>(number(words, "self", 0)));
   }
   throw std::runtime_error("unknown question `" + question + "`");
 }
@@ -134,7 +142,8 @@ int run(const std::string& configuration) {
     }
     try {
       const Cost cost = answer(model, question, words);
-      std::printf("%llu %s %.3f\n", static_cast<unsigned long long>(cost.duration_ns), source_name(cost.source), cost.spread);
+      std::printf("%llu %s %.3f\n", static_cast<unsigned long long>(cost.duration_ns), source_name(cost.source),
+                  cost.spread);
     } catch (const std::exception& error) {
       std::printf("error: %s\n", error.what());
     }

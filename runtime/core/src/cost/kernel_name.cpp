@@ -19,13 +19,23 @@ bool digit(char c) { return c >= '0' && c <= '9'; }
 
 double builtin_bytes(char code) {
   switch (code) {
-    case 'a': case 'h': case 'b': case 'c':
+    case 'a':
+    case 'h':
+    case 'b':
+    case 'c':
       return 1.0;
-    case 's': case 't':
+    case 's':
+    case 't':
       return 2.0;
-    case 'i': case 'j': case 'f':
+    case 'i':
+    case 'j':
+    case 'f':
       return 4.0;
-    case 'l': case 'm': case 'd': case 'x': case 'y':
+    case 'l':
+    case 'm':
+    case 'd':
+    case 'x':
+    case 'y':
       return 8.0;
     default:
       return 0.0;
@@ -34,7 +44,8 @@ double builtin_bytes(char code) {
 
 // The size of an element as the functor's type arguments give it; false when the name does not say.
 bool element_size(std::string_view name, double& bytes) {
-  if (contains(name, "BFloat16") || contains(name, "c104Half") || contains(name, "c10::Half") || contains(name, "bfloat16")) {
+  if (contains(name, "BFloat16") || contains(name, "c104Half") || contains(name, "c10::Half") ||
+      contains(name, "bfloat16")) {
     bytes = 2.0;
     return true;
   }
@@ -104,8 +115,8 @@ void parse_elementwise(std::string_view name, std::size_t at, KernelName& result
   } else if (contains(name, "unrolled_elementwise_kernel")) {
     result.elements_per_block = 512;
   } else if (values.size() >= 2) {
-    result.elements_per_block = static_cast<std::uint32_t>(
-        std::clamp<std::int64_t>(values[0], 1, 1024) * std::clamp<std::int64_t>(values[1], 1, 64));
+    result.elements_per_block = static_cast<std::uint32_t>(std::clamp<std::int64_t>(values[0], 1, 1024) *
+                                                           std::clamp<std::int64_t>(values[1], 1, 64));
   }
   result.writes_only = contains(name, "FillFunctor");
   if (result.writes_only) result.operands = 1;
@@ -167,20 +178,31 @@ std::vector<std::int64_t> template_values(std::string_view name, std::size_t fro
 }
 
 KernelName parse_kernel_name(std::string_view name) {
-  constexpr std::array<std::string_view, 7> kAttention{"flash_fwd", "flash_bwd", "fmha_cutlass", "AttentionKernel",
-                                                       "AttentionBackwardKernel", "Flash_fwd", "Flash_bwd"};
+  constexpr std::array<std::string_view, 7> kAttention{
+      "flash_fwd", "flash_bwd", "fmha_cutlass", "AttentionKernel", "AttentionBackwardKernel", "Flash_fwd", "Flash_bwd"};
   constexpr std::array<std::string_view, 3> kConcatenate{"CatArrayBatchedCopy", "chunk_cat", "split_with_sizes_copy"};
-  constexpr std::array<std::string_view, 6> kNormBackward{"layer_norm_grad", "GammaBeta", "cuComputeGradInput", "cuComputePartGrad",
-                                                          "rms_norm_grad", "group_norm_backward"};
-  constexpr std::array<std::string_view, 6> kNorm{"layer_norm", "LayerNorm", "RowwiseMoments", "rms_norm", "cuApplyLayerNorm",
-                                                  "batch_norm"};
+  constexpr std::array<std::string_view, 6> kNormBackward{"layer_norm_grad",   "GammaBeta",     "cuComputeGradInput",
+                                                          "cuComputePartGrad", "rms_norm_grad", "group_norm_backward"};
+  constexpr std::array<std::string_view, 6> kNorm{"layer_norm", "LayerNorm",        "RowwiseMoments",
+                                                  "rms_norm",   "cuApplyLayerNorm", "batch_norm"};
   constexpr std::array<std::string_view, 3> kSoftmax{"SoftMax", "softmax_warp", "Softmax"};
-  constexpr std::array<std::string_view, 11> kGather{"indexSelect", "vectorized_gather", "index_elementwise", "scatter_gather",
-                                                     "indexing_backward", "embedding_", "compute_grad_weight", "sum_and_scatter",
-                                                     "EmbeddingBag", "indexFunc", "krn_partial"};
+  constexpr std::array<std::string_view, 11> kGather{"indexSelect",         "vectorized_gather", "index_elementwise",
+                                                     "scatter_gather",      "indexing_backward", "embedding_",
+                                                     "compute_grad_weight", "sum_and_scatter",   "EmbeddingBag",
+                                                     "indexFunc",           "krn_partial"};
   constexpr std::array<std::string_view, 3> kRandom{"distribution_", "fused_dropout", "randperm"};
-  constexpr std::array<std::string_view, 12> kStream{"cub", "thrust", "triu_tril", "tensor_kernel_scan", "elementwise_kernel_with_index",
-                                                     "topk", "bitonicSort", "radixSort", "sort", "nonzero", "Transpose", "transpose"};
+  constexpr std::array<std::string_view, 12> kStream{"cub",
+                                                     "thrust",
+                                                     "triu_tril",
+                                                     "tensor_kernel_scan",
+                                                     "elementwise_kernel_with_index",
+                                                     "topk",
+                                                     "bitonicSort",
+                                                     "radixSort",
+                                                     "sort",
+                                                     "nonzero",
+                                                     "Transpose",
+                                                     "transpose"};
   KernelName result;
   result.element_known = element_size(name, result.element_bytes);
   if (contains_any(name, kAttention)) {
@@ -197,7 +219,8 @@ KernelName parse_kernel_name(std::string_view name) {
     result.family = Family::kElementwise;
     parse_elementwise(name, at, result);
   } else if (const auto unrolled = name.find("unrolled_elementwise_kernel"); unrolled != std::string_view::npos) {
-    result.family = contains(name, "LoadWithCast") || contains(name, "StoreWithCast") ? Family::kCasting : Family::kElementwise;
+    result.family =
+        contains(name, "LoadWithCast") || contains(name, "StoreWithCast") ? Family::kCasting : Family::kElementwise;
     parse_elementwise(name, unrolled, result);
   } else if (contains_any(name, kGather)) {
     result.family = Family::kGather;

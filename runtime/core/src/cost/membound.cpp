@@ -132,7 +132,9 @@ Cost MemoryBoundModel::cost(const wire::KernelOp& op, const KernelName& name, st
       traffic = {threads * 64.0, 0.5, false};  // a sector for the target and one for the element
       break;
     case Family::kRandom: {
-      const double elements = op.elements != 0 ? static_cast<double>(op.elements) : out > 0.0 ? out / name.element_bytes : threads * 4.0;
+      const double elements = op.elements != 0 ? static_cast<double>(op.elements)
+                              : out > 0.0      ? out / name.element_bytes
+                                               : threads * 4.0;
       traffic.bytes = elements * name.element_bytes;
       efficiency = e.vectorized;
       const double generate = gpu_.kernel_floor_ns + 1e9 * elements / gpu_.random_elements_per_s;

@@ -56,7 +56,8 @@ Parameters Parameters::from(const core::Config& config) {
 
   ClusterParameters& c = p.cluster;
   // The run's own number wins over the cluster profile's (--gpus-per-node).
-  c.gpus_per_node = static_cast<std::uint32_t>(config.get_u64("gpus_per_node", config.get_u64("cluster.gpus_per_node", 8)));
+  c.gpus_per_node =
+      static_cast<std::uint32_t>(config.get_u64("gpus_per_node", config.get_u64("cluster.gpus_per_node", 8)));
   if (c.gpus_per_node == 0) throw std::runtime_error("configuration: `gpus_per_node` is 0");
   c.nics_per_node = static_cast<std::uint32_t>(cluster("nics_per_node"));
   c.nvlink_bytes_per_s = cluster("nvlink_bytes_per_s");

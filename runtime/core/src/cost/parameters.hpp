@@ -11,8 +11,8 @@ class Config;
 namespace phantora::cost {
 
 struct Efficiency {  // share of the memory bandwidth that a family of kernels reaches
-  double vectorized, casting, strided, reduction, norm, norm_backward, softmax, multi_tensor, gather, triton, unknown, memset,
-      copy;
+  double vectorized, casting, strided, reduction, norm, norm_backward, softmax, multi_tensor, gather, triton, unknown,
+      memset, copy;
 };
 
 struct GpuParameters {

@@ -56,7 +56,8 @@ class Reader {
     std::string line;
     if (!next(line)) fail("the file ends inside a grid");
     auto values = numbers<T>(std::istringstream(line));
-    if (values.size() != count) fail("expected " + std::to_string(count) + " values, found " + std::to_string(values.size()));
+    if (values.size() != count)
+      fail("expected " + std::to_string(count) + " values, found " + std::to_string(values.size()));
     into.insert(into.end(), values.begin(), values.end());
   }
   [[noreturn]] void fail(const std::string& what) const {
@@ -139,7 +140,8 @@ AttentionTable load_attention_table(const std::string& path) {
       std::string direction;
       std::uint32_t head_dim = 0;
       int causal = 0;
-      if (!(words >> direction >> head_dim >> causal)) reader.fail("expected `published <direction> <head size> <causal>`");
+      if (!(words >> direction >> head_dim >> causal))
+        reader.fail("expected `published <direction> <head size> <causal>`");
       AttentionCurve curve;
       curve.length = reader.axis("length");
       curve.tflops = reader.numbers<double>(reader.after("tflops"));

@@ -1,4 +1,5 @@
-// The measured tables (profiles/tables/*.txt): a header line `phantora-table 1 <kind>`, `#` comments, blocks of numbers.
+// The measured tables (profiles/tables/*.txt): a header line `phantora-table 1 <kind>`, `#` comments, blocks of
+// numbers.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ struct AttentionCurve {
   std::vector<double> tflops;
 };
 struct AttentionTable {
-  std::map<std::uint32_t, AttentionGrid> grids;                                              // by head size
+  std::map<std::uint32_t, AttentionGrid> grids;                                      // by head size
   std::map<std::tuple<std::string, std::uint32_t, bool>, AttentionCurve> published;  // direction, head size, causal
 };
 
