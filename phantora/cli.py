@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, sandbox, report, image, profiles, doctor, version):
+for command in (run, sandbox, report, profiles, image, doctor, version):
     command.register(app)
 
 

@@ -1,4 +1,4 @@
-"""The options of `run` and `sandbox` as plain data. commands/ fills it from the command line; nothing here imports typer."""
+"""The options of `run` and `sandbox` as plain data; commands/ fills it from the command line."""
 
 from __future__ import annotations
 

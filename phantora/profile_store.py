@@ -1,7 +1,7 @@
 """Finds and reads profiles: GPUs, clusters and hosts (TOML), by built-in name or by file.
 
-The form is described in profiles/README.md: a section named like the kind holds the numbers, `<key>_source` says where one
-comes from and is for people only, `[tables]` of a GPU names measured tables.
+The form is described in profiles/README.md: a section named like the kind holds the numbers, `<key>_source` says where
+one comes from and is for people only, `[tables]` of a GPU names measured tables.
 """
 
 from __future__ import annotations

@@ -143,7 +143,9 @@ class _Writer:
             return
         widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
         for row in [header, *rows]:
-            self._lines.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+            self._lines.append(
+                "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            )
 
     def tree(self, value: Any, indent: int = 1) -> None:
         pad = "  " * indent + ("- " if self._markdown else "")

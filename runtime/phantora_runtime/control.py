@@ -1,4 +1,4 @@
-"""Messages from zygote and ranks to the supervisor: one JSON object a packet, many writers, no ordering between them."""
+"""Messages from zygote and ranks to the supervisor: one JSON object a packet, many writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a rank ends: torch's own memory peaks go to the report, and the supervisor may look at memory while all are alive."""
+"""How a rank ends: torch's own memory peaks go to the report, and the supervisor may measure host memory once more."""
 
 from __future__ import annotations
 

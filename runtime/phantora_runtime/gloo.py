@@ -135,6 +135,7 @@ def reducer(operation: Any) -> Callable[[list[Any]], Any]:
     torch = sys.modules["torch"]
     name = str(getattr(operation, "name", operation)).rpartition(".")[2]
     if name in ("SUM", "AVG"):
+
         def total(parts: list[Any]) -> Any:
             result = parts[0].clone()
             for part in parts[1:]:
@@ -207,7 +208,9 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
 
         # -- the two ways to the core ----------------------------------------------------------------------------------
 
-        def _together(self, what: str, data: bytes, timeout: timedelta | None = None, moved: int | None = None) -> list[bytes]:
+        def _together(
+            self, what: str, data: bytes, timeout: timedelta | None = None, moved: int | None = None
+        ) -> list[bytes]:
             """Everybody's bytes, in member order."""
             self._sequence += 1
             limit = timeout if timeout is not None and timeout > timedelta(0) else self._limit
@@ -222,7 +225,9 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
             for member, part in enumerate(parts):
                 other = part[:16].rstrip(b"\0").decode()
                 if other != what:
-                    raise error_class(f"gloo: rank {self._rank} calls {what} while rank {member} of {self._group} calls {other}.")
+                    raise error_class(
+                        f"gloo: rank {self._rank} calls {what} while rank {member} of {self._group} calls {other}."
+                    )
             return [part[16:] for part in parts]
 
         def _reduced(self, what: str, tensors: list[Any], opts: Any) -> Any:
@@ -311,7 +316,9 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
             parts = self._together("reduce_scatter_base", _to_bytes(input_buffer), opts.timeout)
             size = output_buffer.numel()
             whole = reducer(opts.reduceOp)([_from_bytes(part, input_buffer) for part in parts])
-            output_buffer.detach().copy_(whole[self._rank * size : (self._rank + 1) * size].reshape(output_buffer.shape))
+            output_buffer.detach().copy_(
+                whole[self._rank * size : (self._rank + 1) * size].reshape(output_buffer.shape)
+            )
             return work_class([output_buffer])
 
         _reduce_scatter_base = reduce_scatter_single
@@ -338,7 +345,9 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
         alltoall_base = all_to_all_single
 
         def alltoall(self, output_tensors: list[Any], input_tensors: list[Any], opts: Any = None) -> Any:
-            parts = self._together("alltoall", _pack([_to_bytes(t) for t in input_tensors]), getattr(opts, "timeout", None))
+            parts = self._together(
+                "alltoall", _pack([_to_bytes(t) for t in input_tensors]), getattr(opts, "timeout", None)
+            )
             for tensor, part in zip(output_tensors, parts, strict=True):
                 _fill(tensor, _unpack(part)[self._rank])
             return work_class(output_tensors)

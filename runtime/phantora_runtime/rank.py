@@ -22,8 +22,7 @@ _PRIVATE_VARIABLES = ("PHANTORA_LEFT_OUT", "PHANTORA_START_ORDER")
 
 def prepare_torch(run: settings.Run) -> None:
     """In the zygote, once torch is there: everything that is the same for all ranks."""
-    if not run.null_mode:
-        torch_hooks.install()
+    torch_hooks.install(run.null_mode)
     steps.install(run.launch.steps)
 
 

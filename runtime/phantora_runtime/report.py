@@ -173,7 +173,9 @@ def _notes(run: settings.Run, core: dict[str, Any], ending: Ending, report: dict
     if run.launch.clock == "modelled":
         notes.append("modelled clock: pure Python and numpy work of the script and its workers takes no virtual time.")
     if report["late_ops"]:
-        notes.append(f"{report['late_ops']} ops arrived after their time was final; times may be off. Please report this.")
+        notes.append(
+            f"{report['late_ops']} ops arrived after their time was final; times may be off. Please report this."
+        )
     times = report["step_time_ns"]
     if times.get("median") is None:
         if not report["steps"]:

@@ -77,7 +77,9 @@ def read(folder: Path) -> Run:
         known = {key: value for key, value in content["launch"].items() if key in Launch.__dataclass_fields__}
         return Run(folder, Launch(**known), dict(content["core"]), list(content.get("notes", [])), content)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise EnvironmentFault(f"Wanted a run description in {path}; found {error!r}. Start runs with `phantora run`.") from error
+        raise EnvironmentFault(
+            f"Wanted a run description in {path}; found {error!r}. Start runs with `phantora run`."
+        ) from error
 
 
 def native_folder() -> Path:
@@ -95,7 +97,9 @@ def native_folder() -> Path:
         if (folder / "libphantora_shim.so").exists():
             return folder.resolve()
     looked = ", ".join(str(folder) for folder in candidates)
-    raise EnvironmentFault(f"Wanted the native files; found none in {looked}. Install phantora-sim again or run `make native`.")
+    raise EnvironmentFault(
+        f"Wanted the native files; found none in {looked}. Install phantora-sim again or run `make native`."
+    )
 
 
 def profiles_folder() -> Path:

@@ -67,7 +67,7 @@ def install(limit: int | None) -> None:
     global _counter
     _counter = StepCounter(limit)
     torch = sys.modules["torch"]
-    torch.optim.optimizer.register_optimizer_step_post_hook(_after_optimizer_step)
+    sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(_after_optimizer_step)
     _watch_forward()
     engine = torch.autograd.Variable._execution_engine
     watched = type("ImperativeEngine", (type(engine),), {"run_backward": _run_backward})

@@ -197,6 +197,8 @@ class _Supervisor:
             )
         elif event == "imported":
             self._importing = ""
+        elif event == "note":
+            self._partial.notes.append(message["text"])
         elif event == "started":
             self._pids[message["rank"]] = message["pid"]
         elif event == "exception":

@@ -5,17 +5,21 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from phantora_runtime import bridge, spawn
+from phantora_runtime import control, spawn
 
 
-def install() -> None:
-    """Patches torch, which must be imported; safe to call twice."""
+def install(null_mode: bool = False) -> None:
+    """Patches torch, which must be imported; safe to call twice.
+
+    Args:
+        null_mode: There is no core: stores and gloo stay torch's own.
+    """
     torch = sys.modules["torch"]
     if getattr(torch, "_phantora_hooks", False):
         return
     torch._phantora_hooks = True
     spawn.install()
-    if torch.distributed.is_available():
+    if torch.distributed.is_available() and not null_mode:
         from phantora_runtime import gloo, stores
 
         stores.install()
@@ -28,7 +32,7 @@ def _load_adaptor() -> None:
         return
     from phantora_runtime import adaptor
 
-    try:
-        adaptor.load()
-    except Exception as error:
-        bridge.note("note", f"The torch adaptor could not be loaded, so small ops on the GPU read as zeros: {error}")
+    if not adaptor.load():
+        control.send(
+            "note", text="The torch adaptor could not be loaded, so small ops on the GPU read as zeros; see zygote.log."
+        )

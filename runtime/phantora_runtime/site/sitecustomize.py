@@ -4,6 +4,7 @@ This folder holds nothing else, so that a user's module can never be hidden by o
 has is run afterwards.
 """
 
+import importlib.machinery
 import importlib.util
 import os
 import sys
