@@ -34,7 +34,7 @@ def send(event: str, **fields: Any) -> None:
 
 def receive(ours: socket.socket) -> list[dict[str, Any]]:
     """Returns all messages that have arrived."""
-    messages = []
+    messages: list[dict[str, Any]] = []
     while True:
         try:
             data = ours.recv(1 << 18)

@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from phantora_runtime import processes, settings
+from phantora_runtime import processes, settings, stacks
 
 _READY_WAIT_S = 30.0
+_STACK_WAIT_MS = 300
 
 
 class CoreFault(Exception):
@@ -26,6 +27,8 @@ def config_text(run: settings.Run, oplog_fd: int) -> str:
             lines[key] = str(settings.profiles_folder() / str(value))
     lines["out_dir"] = str(run.folder)
     lines["oplog_fd"] = oplog_fd
+    lines["core.stack_signal"] = int(stacks.STACK_SIGNAL)
+    lines["core.stack_wait_ms"] = _STACK_WAIT_MS
     return "".join(f"{key} = {_format(value)}\n" for key, value in lines.items())
 
 

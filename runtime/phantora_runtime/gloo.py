@@ -1,7 +1,7 @@
 """ProcessGroupGloo, played by the core: CPU tensors travel as bytes with the clocks of those who send them.
 
-A collective is one message of all members and ends for all at the latest of their clocks plus a cost. Sends return at once;
-receives are done when the script waits for them.
+A collective is one message of all members and ends for all at the latest of their clocks plus a cost. Sends return at
+once; receives are done when the script waits for them.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def reducer(operation: Any) -> Callable[[list[Any]], Any]:
     return fold
 
 
-def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
+def _make_class() -> Any:
     torch = sys.modules["torch"]
     c10d = torch._C._distributed_c10d
     base = c10d.Backend
@@ -206,7 +206,7 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
             data = store.get("phantora_gloo")
             return data.decode() if isinstance(data, bytes) else str(data)
 
-        # -- the two ways to the core ----------------------------------------------------------------------------------
+        # -- the two ways to the core ---------------------------------------------------------------------------------
 
         def _together(
             self, what: str, data: bytes, timeout: timedelta | None = None, moved: int | None = None
@@ -220,7 +220,8 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
                 parts = call(Message.HOST_COLLECTIVE, body.blob(what.encode().ljust(16, b"\0")[:16] + data)).blobs()
             except CoreTimeout:
                 raise error_class(
-                    f"gloo: {what} number {self._sequence} of {self._group} timed out after {limit}; a member is missing."
+                    f"gloo: {what} number {self._sequence} of {self._group} timed out after {limit}; "
+                    "a member is missing."
                 ) from None
             for member, part in enumerate(parts):
                 other = part[:16].rstrip(b"\0").decode()
@@ -238,7 +239,7 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
         def _channel(self, source: int, target: int) -> str:
             return f"{self._group}/{source}>{target}"
 
-        # -- collectives -------------------------------------------------------------------------------------------------
+        # -- collectives ----------------------------------------------------------------------------------------------
 
         def allreduce(self, tensors: list[Any], opts: Any = None) -> Any:
             opts = opts or c10d.AllreduceOptions()
@@ -359,7 +360,7 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
         def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
             self._together("barrier", b"", getattr(opts, "timeout", None))
 
-        # -- point to point ------------------------------------------------------------------------------------------------
+        # -- point to point -------------------------------------------------------------------------------------------
 
         def send(self, tensors: list[Any], dst_rank: int, tag: int) -> Any:
             data = struct.pack("<I", self._rank) + _to_bytes(tensors[0])
@@ -385,7 +386,7 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
             _fill(tensor, data[4:])
             return int(struct.unpack_from("<I", data)[0])
 
-        # -- attributes ----------------------------------------------------------------------------------------------------
+        # -- attributes -----------------------------------------------------------------------------------------------
 
         @property
         def options(self) -> Any:
@@ -395,7 +396,7 @@ def _make_class() -> Any:  # noqa: C901 - one class, made when torch is there
         def supports_splitting(self) -> bool:
             return False
 
-        def getBackendName(self) -> str:  # noqa: N802 - torch's name
+        def getBackendName(self) -> str:
             return "gloo"
 
         def name(self) -> str:

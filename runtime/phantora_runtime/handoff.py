@@ -54,7 +54,7 @@ def install(main: bool = False) -> None:
     _hook_futures()
 
 
-# ---- queue.Queue and its kin: clocks lie beside the items, in the same order -----------------------------------------
+# ---- queue.Queue and its kin: clocks lie beside the items, in the same order ----------------------------------------
 
 
 def _hook_thread_queues() -> None:
@@ -114,7 +114,7 @@ def _stamped_get(original: Any, cls: type) -> Any:
     return get
 
 
-# ---- pipes: a header before the message; readers pass messages without it ----------------------------------------------
+# ---- pipes: a header before the message; readers pass messages without it -------------------------------------------
 
 
 def _hook_connections() -> None:
@@ -157,7 +157,7 @@ def _hook_process_queues() -> None:
     cls.put, cls.get = stamped_put, stamped_get
 
 
-# ---- threads, processes, futures ------------------------------------------------------------------------------------------
+# ---- threads, processes, futures ------------------------------------------------------------------------------------
 
 
 def _hook_threads() -> None:
@@ -189,7 +189,7 @@ def _hook_threads() -> None:
 
 
 def _hook_processes() -> None:
-    """A forked child has its parent's clock; a spawned one gets it with the process object. Its end is joined at waitpid."""
+    """A forked child has its parent's clock, a spawned one gets it here. The shim joins a child's end at waitpid."""
     cls: Any = multiprocessing.process.BaseProcess
     start, bootstrap = cls.start, cls._bootstrap
 

@@ -1,4 +1,4 @@
-"""Host memory of a run: proportional set size over all its processes, sampled so that sampling costs under one per cent."""
+"""Host memory of a run: proportional set size over all its processes, sampled for under one per cent of wall time."""
 
 from __future__ import annotations
 

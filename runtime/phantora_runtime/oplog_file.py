@@ -12,7 +12,7 @@ _CHUNK = 1 << 20
 
 
 class OplogWriter:
-    """Reads the pipe that the core writes; the file is gzip (no time stamp inside), the digest is of the plain bytes."""
+    """Reads the pipe that the core writes; the file is gzip without a time stamp, the digest is of the plain bytes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -23,7 +23,7 @@ class OplogWriter:
         self._thread = threading.Thread(target=self._copy, name="oplog", daemon=True)
 
     def start(self) -> None:
-        """Starts reading. The caller closes its own copy of the write end with `close_write_end` once the core has it."""
+        """Starts reading; `close_write_end` follows once the core has the pipe."""
         self._thread.start()
 
     def close_write_end(self) -> None:

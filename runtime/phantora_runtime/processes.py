@@ -34,7 +34,7 @@ def end_with_parent() -> None:
 def fix_addresses() -> bool:
     """Switches address randomisation off for programs started from here; False where that is refused."""
     current = _libc.personality(0xFFFFFFFF)
-    return current != -1 and _libc.personality(current | _ADDR_NO_RANDOMIZE) != -1
+    return bool(current != -1 and _libc.personality(current | _ADDR_NO_RANDOMIZE) != -1)
 
 
 def addresses_can_be_fixed() -> bool:

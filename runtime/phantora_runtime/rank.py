@@ -54,6 +54,7 @@ def environment(run: settings.Run, rank: int) -> dict[str, str]:
     per_node = launch.gpus_per_node
     pairs = {
         "RANK": rank,
+        "PHANTORA_RANK": rank,  # the shim sets it too, but Python copies the environment once
         "LOCAL_RANK": rank % per_node,
         "GROUP_RANK": rank // per_node,
         "ROLE_RANK": rank,
@@ -92,7 +93,7 @@ def _redirect_output(run: settings.Run, rank: int) -> None:
 
 
 def _reseed() -> None:
-    """What drew entropy in the zygote draws again: processes that start alone would differ too. The shim seeds it by rank."""
+    """What drew entropy in the zygote draws again, as in processes that start alone. The shim seeds it by rank."""
     random.seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:

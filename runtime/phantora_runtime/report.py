@@ -124,7 +124,7 @@ def _decide(report: dict[str, Any], core: dict[str, Any], ending: Ending, timeou
             f"The run took longer than --timeout {format_duration(timeout_ns)} of real time; "
             "ranks/*.log end with what every rank was doing."
         )
-    elif core.get("verdict") in ("hang", "mismatch", "failed"):
+    elif core.get("verdict") in ("hang", "mismatch"):
         report["verdict"] = core["verdict"]
         report["message"] = core.get("message") or f"The simulator found a {core['verdict']}."
     elif ending.reason is Reason.RANK_FAILED and ending.exception.get("oom"):
@@ -132,6 +132,9 @@ def _decide(report: dict[str, Any], core: dict[str, Any], ending: Ending, timeou
     elif ending.reason is Reason.RANK_FAILED:
         report["verdict"] = "failed"
         report["message"] = f"Rank {ending.rank} failed ({ending.how()}); its output is in ranks/{ending.rank:05d}.log."
+    elif core.get("verdict") == "failed":  # a malformed record, or a process that ended without a word
+        report["verdict"] = "failed"
+        report["message"] = core.get("message") or "The simulator ended the run."
 
 
 def _out_of_memory(report: dict[str, Any], ending: Ending, from_core: dict[str, Any] | None) -> None:
@@ -161,7 +164,8 @@ def _out_of_memory(report: dict[str, Any], ending: Ending, from_core: dict[str, 
     report["memory"]["caught_oom"] = max(0, report["memory"]["caught_oom"] - 1)
     report["message"] = (
         f"Rank {ending.rank} ran out of device memory in step {oom['step']} ({oom['phase']}): asked for "
-        f"{format_bytes(wanted)} with {format_bytes(oom['reserved_bytes'])} reserved of {format_bytes(capacity)}. {advice}"
+        f"{format_bytes(wanted)} with {format_bytes(oom['reserved_bytes'])} reserved of {format_bytes(capacity)}. "
+        f"{advice}"
     )
 
 
@@ -215,6 +219,7 @@ def _success_message(report: dict[str, Any]) -> str:
     memory = report["memory"]
     if memory["peak_device_bytes"]:
         parts.append(
-            f"peak device memory {format_bytes(memory['peak_device_bytes'])} of {format_bytes(memory['capacity_bytes'])}"
+            f"peak device memory {format_bytes(memory['peak_device_bytes'])} "
+            f"of {format_bytes(memory['capacity_bytes'])}"
         )
     return ", ".join(parts) + "."

@@ -1,7 +1,7 @@
 """Which libraries a script will import: found by parsing it, never by running it.
 
-Only libraries in site-packages (and the standard library) may be imported ahead in the zygote. The user's own modules may
-read RANK when imported, so they are only parsed, to see what they import in turn.
+Only libraries in site-packages may be imported ahead in the zygote. The user's own modules may read RANK when imported,
+so they are only parsed, to see what they import in turn.
 """
 
 from __future__ import annotations

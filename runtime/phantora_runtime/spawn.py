@@ -1,4 +1,4 @@
-"""torch.multiprocessing.spawn of a script that starts its own ranks: rank r runs the function for its own local rank, in place."""
+"""torch.multiprocessing.spawn in a script that starts its own ranks: each rank runs the function in place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Python stacks of a rank on demand: written by faulthandler from a signal, so that a rank blocked in C still answers."""
+"""Python stacks of a rank on demand, written by faulthandler from a signal: a rank blocked in C still answers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where training steps begin and end, seen from torch's own hooks; no script needs a marker.
 
-A step is a group of optimizer steps with no backward between them. Step 0 starts with the first forward. With `--steps K`
-the rank ends where step K+1 would begin: at the first forward or backward after K such groups.
+A step is a group of optimizer steps with no backward between them. Step 0 starts with the first forward. With
+`--steps K` the rank ends where step K+1 would begin: at the first forward or backward after K such groups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""torch.distributed.TCPStore, played by the core: exact order by (virtual time, rank), time-outs in virtual time, no sockets."""
+"""torch.distributed.TCPStore, played by the core: ordered by (virtual time, rank), virtual time-outs, no sockets."""
 
 from __future__ import annotations
 
@@ -59,13 +59,9 @@ def install() -> None:
     """Puts the virtual store in the place of TCPStore, wherever torch has imported it."""
     torch = sys.modules["torch"]
     store_class = _make_class()
-    for name in ("torch._C._distributed_c10d", "torch.distributed", "torch.distributed.rendezvous"):
-        module = sys.modules.get(name)
-        if module is not None and hasattr(module, "TCPStore"):
-            module.TCPStore = store_class
     for name, module in list(sys.modules.items()):
-        if name.startswith("torch.") and module is not None and "TCPStore" in vars(module):
-            module.TCPStore = store_class
+        if name.partition(".")[0] == "torch" and module is not None and "TCPStore" in vars(module):
+            setattr(module, "TCPStore", store_class)  # noqa: B010 - a module, for the type checker
     torch.distributed.VirtualStore = store_class
 
 
@@ -190,7 +186,7 @@ def _make_class() -> Any:
             return self._port
 
         @property
-        def libuvBackend(self) -> bool:  # noqa: N802 - torch's name
+        def libuvBackend(self) -> bool:
             return self._libuv
 
         def clone(self) -> Any:

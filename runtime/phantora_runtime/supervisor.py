@@ -1,7 +1,7 @@
 """Runs one run: starts core and zygote, watches them, ends everything, writes the report.
 
-The order at the end is fixed: ranks first (a failing rank's traceback is printed before anything else), then the core, which
-writes what it knows, then the report. Whatever happens, no process of the run outlives this one.
+The order at the end is fixed: ranks first (a failing rank's traceback is printed before anything else), then the core,
+which writes what it knows, then the report. Whatever happens, no process of the run outlives this one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from phantora_runtime.output import RankOutput
 
 _TICK_S = 0.2
 _CORE_END_S = 120.0  # a long op log still has to be written
+_REASON_WAIT_S = 3.0
 _SETTLE_S = 0.3  # a rank's exception message may arrive after its exit status
 _DROPPED = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "PYTHONPATH", "PHANTORA_USER_PYTHONPATH")
 
@@ -62,9 +63,10 @@ class _Supervisor:
         self._zygote: subprocess.Popen[bytes] | None = None
         self._seen: set[int] = set()
         self._looked = False
+        self._ended_by_core = 0.0
         self._stopping: int | None = None
 
-    # -- the run, from start to report ---------------------------------------------------------------------------------
+    # -- the run, from start to report --------------------------------------------------------------------------------
 
     def run(self) -> ExitCode:
         processes.become_subreaper()
@@ -107,29 +109,29 @@ class _Supervisor:
         quiet_stdout = 2 if self._run.launch.json else 1
         output = RankOutput(self._run.log_path(0), quiet_stdout, 2)
         acknowledge, self._acknowledge = os.pipe()
-        inherited = [*output.write_fds, self._control_far.fileno(), acknowledge]
-        environment = self._environment(output, acknowledge)
-        log = self._run.folder / "zygote.log"
-        with open(log, "ab") as zygote_log:
-            self._spawn = lambda: subprocess.Popen(
-                zygote.command(self._run.launch.python, self._run.folder),
-                stdin=subprocess.DEVNULL,
-                stdout=zygote_log.fileno(),
-                stderr=zygote_log.fileno(),
-                env=environment | {zygote.LEFT_OUT_VARIABLE: ",".join(self._left_out)},
-                pass_fds=inherited,
-                preexec_fn=processes.fix_addresses,
-                start_new_session=True,
-            )
-            if self._ending is None:
-                self._zygote = self._spawn()
-        os.close(acknowledge)
+        self._inherited = [*output.write_fds, self._control_far.fileno(), acknowledge]
+        self._zygote_environment = self._environment(output, acknowledge)
+        if self._ending is None:
+            self._zygote = self._spawn()
         output.start()
         if not processes.addresses_can_be_fixed():
             self._partial.notes.append(
                 "address randomisation could not be switched off (seccomp?): set orders may differ from run to run."
             )
         return output
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with open(self._run.folder / "zygote.log", "ab") as log:
+            return subprocess.Popen(
+                zygote.command(self._run.launch.python, self._run.folder),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self._zygote_environment | {zygote.LEFT_OUT_VARIABLE: ",".join(self._left_out)},
+                pass_fds=self._inherited,
+                preexec_fn=processes.fix_addresses,
+                start_new_session=True,
+            )
 
     def _environment(self, output: RankOutput, acknowledge: int) -> dict[str, str]:
         """What the zygote sees, and ranks after it; torchrun's variables are added per rank."""
@@ -160,7 +162,7 @@ class _Supervisor:
             environment["PHANTORA_MASTER_PORT"] = str(_free_port())
         return environment
 
-    # -- watching -------------------------------------------------------------------------------------------------------
+    # -- watching -----------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
         deadline = self._started + self._run.launch.timeout_ns / 1e9
@@ -174,8 +176,8 @@ class _Supervisor:
                 break
             if self._stopping is not None:
                 self._end(Reason.INTERRUPTED)
-            elif not self._left:
-                self._end(Reason.COMPLETED)
+            elif not self._left or self._waited_for_reason():
+                self._end(Reason.COMPLETED if self._ended_by_core == 0.0 else Reason.CORE_VERDICT)
             elif self._core is not None and self._core.process.poll() is not None:
                 self._core_ended(self._core)
             elif self._zygote is not None and self._zygote.poll() is not None:
@@ -192,8 +194,8 @@ class _Supervisor:
             self._partial.torch_version = message["version"].partition("+")[0]
         elif event == "no_torch" and "PHANTORA_ALLOW_NO_TORCH" not in os.environ:
             raise settings.EnvironmentFault(
-                f"Wanted torch; found none in {message['python']}. Install it there (pip install 'phantora-sim[local]'), "
-                "or name another interpreter with --python."
+                f"Wanted torch; found none in {message['python']}. "
+                "Install it there (pip install 'phantora-sim[local]'), or name another interpreter with --python."
             )
         elif event == "imported":
             self._importing = ""
@@ -223,12 +225,16 @@ class _Supervisor:
         self._left.discard(rank)
         if status == 0 or self._ending is not None:
             return
-        if status == ENDED_WITH_RUN and rank not in self._exceptions:
-            self._end(Reason.CORE_VERDICT)
+        if status == ENDED_WITH_RUN:
+            # The core ended the run; its reason, often another rank's failure, may still be on its way.
+            self._ended_by_core = self._ended_by_core or time.monotonic()
             return
         self._settle()
         first = next(iter(self._exceptions), rank)
         self._end(Reason.RANK_FAILED, rank=first, status=1 if first != rank else status)
+
+    def _waited_for_reason(self) -> bool:
+        return self._ended_by_core != 0.0 and time.monotonic() - self._ended_by_core > _REASON_WAIT_S
 
     def _settle(self) -> None:
         """Takes in what is already on its way, so that the first exception is named and not its consequence."""
@@ -254,13 +260,17 @@ class _Supervisor:
             return
         if not self._pids and self._importing not in ("", "torch") and self._importing not in self._left_out:
             self._left_out.append(self._importing)
+            self._partial.notes.append(
+                f"importing {self._importing} ahead of the ranks failed; they import it themselves."
+            )
             self._zygote = self._spawn()
             return
         text = (self._run.folder / "zygote.log").read_text(errors="replace").strip()
         how = f"status {process.returncode}" if process.returncode >= 0 else f"signal {-process.returncode}"
         last = text.splitlines()[-1] if text else "it said nothing"
         raise settings.EnvironmentFault(
-            f"Wanted to import torch and start the ranks; found that {self._run.launch.python} ended with {how}: {last} "
+            f"Wanted to import torch and start the ranks; found that {self._run.launch.python} ended with {how}: "
+            f"{last} "
             f"Its output is in {self._run.folder / 'zygote.log'}."
         )
 
@@ -286,7 +296,7 @@ class _Supervisor:
                 ending.log_tail = _tail(self._run.log_path(ending.rank))
         self._ending = ending
 
-    # -- ending ---------------------------------------------------------------------------------------------------------
+    # -- ending -------------------------------------------------------------------------------------------------------
 
     def _end_ranks(self) -> None:
         keep = [self._core.process.pid] if self._core is not None else []

@@ -1,9 +1,10 @@
-"""Everything that is put in torch's place in processes with virtual time: stores, gloo, spawn, the adaptor for small ops."""
+"""All that is put in torch's place: stores, gloo, spawn, and the adaptor for small ops."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
+from typing import Any
 
 from phantora_runtime import control, spawn
 
@@ -14,7 +15,7 @@ def install(null_mode: bool = False) -> None:
     Args:
         null_mode: There is no core: stores and gloo stay torch's own.
     """
-    torch = sys.modules["torch"]
+    torch: Any = sys.modules["torch"]
     if getattr(torch, "_phantora_hooks", False):
         return
     torch._phantora_hooks = True

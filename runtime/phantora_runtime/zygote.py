@@ -1,7 +1,8 @@
 """Imports torch and the script's libraries once, then forks one rank per GPU and tells the supervisor how each ends.
 
-Started by the supervisor as `python -c "..." RUNDIR` with the shim preloaded. A library that starts threads or initialises CUDA
-when it is imported must not be forked from: the zygote then starts over without it, and the ranks import it themselves.
+Started by the supervisor as `python -c "..." RUNDIR` with the shim preloaded. A library that starts threads or
+initialises CUDA when it is imported must not be forked from: the zygote then starts over without it, and the ranks
+import it themselves.
 """
 
 from __future__ import annotations

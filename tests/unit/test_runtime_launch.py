@@ -85,7 +85,8 @@ def test_the_script_runs_as_python_would_run_it(phantora):
         "import helper\n"
         "class Thing: pass\n"
         "print(sys.argv, __name__, os.path.basename(__file__), __spec__, sys.path[0] == os.path.dirname(__file__))\n"
-        "print(type(pickle.loads(pickle.dumps(Thing()))) is Thing, __main__.Thing is Thing, helper.VALUE, sys.stdin.read())\n",
+        "print(type(pickle.loads(pickle.dumps(Thing()))) is Thing, __main__.Thing is Thing, helper.VALUE,"
+        " sys.stdin.read())\n",
         "sub/train.py",
     )
     write("VALUE = 5\n", "sub/helper.py")

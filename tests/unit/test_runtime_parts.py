@@ -176,6 +176,8 @@ def test_core_conf_has_absolute_tables_and_integers(tmp_path, monkeypatch):
         "gpu.y = 0.85",
         f"out_dir = {tmp_path}",
         "oplog_fd = 9",
+        f"core.stack_signal = {stacks.STACK_SIGNAL}",
+        "core.stack_wait_ms = 300",
     ]
 
 

@@ -31,9 +31,9 @@ struct Frame {  // one operator in progress on this thread
   int host_inputs = 0, device_inputs = 0;
   int device = 0;  // index of the last device tensor's GPU
   std::unique_ptr<Call> call;
-  std::vector<Region> mutables;  // mutable arguments as they were before
-  Ranges arguments;              // spans of all inputs; custom operators only
-  Ranges wrote;                  // what was written inside, by operators or copies
+  Ranges mutables;   // mutable arguments that are not returned
+  Ranges arguments;  // spans of all inputs; custom operators only
+  Ranges wrote;      // what was written inside, by operators or copies
 
   void reset(const OpInfo* operator_info) {
     info = operator_info;
@@ -78,9 +78,9 @@ void look_at(Frame& frame, const at::Tensor& tensor, bool is_mutable) {
   if (bytes > kInputLimitBytes) frame.big = true;
   if (is_mutable) {
     frame.mutable_bytes += bytes;
-    if (!frame.info->returns_cover_mutable) frame.mutables.emplace_back(tensor);
+    if (!frame.info->returns_cover_mutable) append_ranges(tensor, frame.mutables, kPieceLimit);
   }
-  if (frame.info->op_class == OpClass::kForeign) Region(tensor).append_ranges(frame.arguments, 1);
+  if (frame.info->op_class == OpClass::kForeign) append_ranges(tensor, frame.arguments, 1);
 }
 
 void look_at_inputs(Frame& frame, c10::ArrayRef<const c10::IValue> inputs) {
@@ -119,43 +119,43 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
 // ---- after the operator ----------------------------------------------------------------------------------------
 
 struct Outcome {
-  std::vector<std::vector<Item>> results;  // one list per return
-  std::vector<Region> written;             // mutable arguments as they are now
-  std::vector<Region> all;                 // both, as plain regions
+  Ranges ranges;                           // all that is written
+  std::vector<std::vector<Item>> results;  // where each return went; only for calls
+  std::vector<Region> written;             // mutable arguments as they are now; only for calls
   std::uint64_t bytes = 0;
   bool opaque = false;
   int device = -1;
 };
 
-void add_result(Outcome& outcome, const at::Tensor& tensor, bool fresh, std::vector<Item>& items) {
-  Item& item = items.emplace_back();
+void add_result(Outcome& outcome, const at::Tensor& tensor, bool fresh, std::vector<Item>* items) {
+  Item* item = items != nullptr ? &items->emplace_back() : nullptr;
   const Backing backing = backing_of(tensor);
   if (backing == Backing::kOpaque) outcome.opaque = true;
   if (backing != Backing::kDevice) return;
-  item.device = true;
-  item.region = Region(tensor);
   outcome.bytes += touched_bytes(tensor);
   outcome.device = tensor.get_device();
-  outcome.all.push_back(item.region);
-  if (!fresh) outcome.written.push_back(item.region);
+  append_ranges(tensor, outcome.ranges, kPieceLimit);
+  if (item == nullptr) return;
+  item->device = true;
+  item->region = Region(tensor);
+  if (!fresh) outcome.written.push_back(item->region);
 }
 
 Outcome look_at_outputs(const Frame& frame, const std::vector<c10::IValue>& outputs) {
   Outcome outcome;
   const OpInfo& info = *frame.info;
-  outcome.results.resize(outputs.size());
+  if (frame.call != nullptr) outcome.results.resize(outputs.size());
   for (std::size_t i = 0; i < outputs.size() && i < info.fresh_returns.size(); ++i) {
     const bool fresh = info.fresh_returns[i];
     if (!fresh && !info.returns_cover_mutable) continue;  // seen as mutable arguments, or a plain number
+    std::vector<Item>* items = frame.call != nullptr ? &outcome.results[i] : nullptr;
     if (outputs[i].isTensor()) {
-      add_result(outcome, outputs[i].toTensor(), fresh, outcome.results[i]);
+      add_result(outcome, outputs[i].toTensor(), fresh, items);
     } else if (outputs[i].isTensorList()) {
-      for (const c10::IValue& element : outputs[i].toListRef()) {
-        add_result(outcome, element.toTensor(), fresh, outcome.results[i]);
-      }
+      for (const c10::IValue& element : outputs[i].toListRef()) add_result(outcome, element.toTensor(), fresh, items);
     }
   }
-  outcome.all.insert(outcome.all.end(), frame.mutables.begin(), frame.mutables.end());
+  outcome.ranges.append(frame.mutables.begin(), frame.mutables.end());
   if (!info.returns_cover_mutable) outcome.bytes += frame.mutable_bytes;
   return outcome;
 }
@@ -204,19 +204,19 @@ std::uint64_t random_seed(const Frame& frame, int device) {
 
 // D2D copies of equal layout are memcpys: the shim moves their bytes itself, known or not.
 bool is_plain_copy(const Frame& frame, const Outcome& outcome) {
-  if (!frame.info->is_copy || frame.call == nullptr || outcome.all.size() != 1) return false;
+  if (!frame.info->is_copy || frame.call == nullptr || outcome.written.size() != 1) return false;
   const CallArgument& source = frame.call->arguments()[1];
   if (source.items.empty() || !source.items[0].device) return false;
   const Region& from = source.items[0].region;
-  const Region& to = outcome.all[0];
+  const Region& to = outcome.written[0];
   return from.dtype == to.dtype && from.sizes == to.sizes && from.strides == to.strides && to.dense();
 }
 
 enum class Fate { kNothing, kAlreadyWritten, kExecute, kUnknown };
 
-Fate fate_of(const Frame& frame, const Outcome& outcome, const Ranges& ranges) {
+Fate fate_of(const Frame& frame, const Outcome& outcome) {
   const OpInfo& info = *frame.info;
-  if (frame.opaque || outcome.opaque || !info.has_values() || ranges.empty()) return Fate::kNothing;
+  if (frame.opaque || outcome.opaque || !info.has_values() || outcome.ranges.empty()) return Fate::kNothing;
   if (info.op_class == OpClass::kAllocation) return Fate::kUnknown;
   if (info.op_class == OpClass::kLeafOnly && frame.inner) return Fate::kNothing;
   if (frame.same_inside) return Fate::kNothing;
@@ -228,7 +228,7 @@ Fate fate_of(const Frame& frame, const Outcome& outcome, const Ranges& ranges) {
     bool reads_what_it_writes = false;
     for (int position : info.mutable_arguments)
       reads_what_it_writes |= !info.write_only[static_cast<std::size_t>(position)];
-    if (reads_what_it_writes && overlaps(ranges, frame.wrote)) return Fate::kNothing;
+    if (reads_what_it_writes && overlaps(outcome.ranges, frame.wrote)) return Fate::kNothing;
   }
   if (frame.call != nullptr && outcome.bytes <= kOutputLimitBytes) return Fate::kExecute;
   return Fate::kUnknown;
@@ -246,25 +246,21 @@ void keep_untouched(Ranges& ranges, const Frame& frame) {
 }
 
 void apply(Frame& frame, Outcome& outcome, Frame* parent) {
-  Ranges ranges;
-  for (const Region& region : outcome.all) region.append_ranges(ranges, kPieceLimit);
-  if (frame.info->op_class == OpClass::kForeign) keep_untouched(ranges, frame);
-  const Fate fate = fate_of(frame, outcome, ranges);
-  if (parent != nullptr && fate != Fate::kNothing) {
-    parent->wrote.insert(parent->wrote.end(), ranges.begin(), ranges.end());
-  }
+  if (frame.info->op_class == OpClass::kForeign) keep_untouched(outcome.ranges, frame);
+  const Fate fate = fate_of(frame, outcome);
+  if (fate == Fate::kNothing) return;
+  if (parent != nullptr) parent->wrote.append(outcome.ranges.begin(), outcome.ranges.end());
+  if (fate == Fate::kAlreadyWritten) return;
+  auto action = std::make_unique<Action>();
   if (fate == Fate::kExecute) {
-    auto action = std::make_unique<Action>();
-    const std::uint64_t seed =
-        frame.info->random ? random_seed(frame, outcome.device >= 0 ? outcome.device : frame.device) : 0;
-    frame.call->finish(std::move(outcome.results), outcome.written, std::move(ranges), seed);
+    const int device = outcome.device >= 0 ? outcome.device : frame.device;
+    const std::uint64_t seed = frame.info->random ? random_seed(frame, device) : 0;
+    frame.call->finish(std::move(outcome.results), outcome.written, std::move(outcome.ranges), seed);
     action->call = std::move(frame.call);
-    queue(std::move(action));
-  } else if (fate == Fate::kUnknown) {
-    auto action = std::make_unique<Action>();
-    action->unknown = std::move(ranges);
-    queue(std::move(action));
+  } else {
+    action->unknown = std::move(outcome.ranges);
   }
+  queue(std::move(action));
 }
 
 void on_end(const at::RecordFunction& function, at::ObserverContext*) {
@@ -283,7 +279,7 @@ void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   if (parent != nullptr) {
     parent->inner |= frame.inner || (values && !frame.opaque);
     parent->same_inside |= parent->info == frame.info && !frame.opaque;
-    parent->wrote.insert(parent->wrote.end(), frame.wrote.begin(), frame.wrote.end());
+    parent->wrote.append(frame.wrote.begin(), frame.wrote.end());
   }
   frame.call.reset();
   --all.depth;

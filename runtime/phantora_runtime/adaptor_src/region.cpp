@@ -60,14 +60,22 @@ std::uint64_t touched_bytes(const at::Tensor& tensor) {
   return elements * tensor.unsafeGetTensorImpl()->itemsize();
 }
 
-Region::Region(const at::Tensor& tensor)
-    : dtype(tensor.scalar_type()),
-      sizes(tensor.sizes().begin(), tensor.sizes().end()),
-      strides(tensor.strides().begin(), tensor.strides().end()) {
+namespace {
+
+char* data_of(const at::Tensor& tensor) {
   // Read through the storage: Tensor::data_ptr() would materialise copy-on-write storages.
-  const auto* base = static_cast<const char*>(tensor.unsafeGetTensorImpl()->unsafe_storage().data());
-  data = const_cast<char*>(base) + tensor.storage_offset() * static_cast<std::int64_t>(item_bytes());
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto* base = static_cast<const char*>(impl->unsafe_storage().data());
+  return const_cast<char*>(base) + impl->storage_offset() * static_cast<std::int64_t>(impl->itemsize());
 }
+
+}  // namespace
+
+Region::Region(const at::Tensor& tensor)
+    : data(data_of(tensor)),
+      dtype(tensor.scalar_type()),
+      sizes(tensor.sizes().begin(), tensor.sizes().end()),
+      strides(tensor.strides().begin(), tensor.strides().end()) {}
 
 std::int64_t Region::elements() const {
   std::int64_t count = 1;
@@ -117,6 +125,15 @@ at::Tensor Region::alias_on_cpu() const {
   const auto options = at::TensorOptions().dtype(dtype).device(at::kCPU);
   if (elements() == 0) return at::empty_strided(sizes, strides, options);
   return at::from_blob(data, sizes, strides, options);
+}
+
+void append_ranges(const at::Tensor& tensor, Ranges& ranges, std::size_t limit) {
+  const c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  if (impl->is_non_overlapping_and_dense_or_false()) {
+    ranges.push_back({data_of(tensor), static_cast<std::size_t>(impl->numel()) * impl->itemsize()});
+  } else {
+    Region(tensor).append_ranges(ranges, limit);
+  }
 }
 
 bool overlaps(const Ranges& left, const Ranges& right) {

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 namespace phantora::adaptor {
 
@@ -14,7 +14,7 @@ struct Range {
   char* begin;
   std::size_t bytes;
 };
-using Ranges = std::vector<Range>;
+using Ranges = c10::SmallVector<Range, 2>;  // most operators write one
 
 // How far a tensor can be followed.
 enum class Backing {
@@ -47,6 +47,9 @@ struct Region {
   // The same bytes as a CPU tensor (device memory is mapped into the process at the same address).
   at::Tensor alias_on_cpu() const;
 };
+
+// The same for a tensor with device backing, without the detour where it is dense.
+void append_ranges(const at::Tensor& tensor, Ranges& ranges, std::size_t limit);
 
 bool overlaps(const Ranges& left, const Ranges& right);
 

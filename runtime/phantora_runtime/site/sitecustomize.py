@@ -1,7 +1,7 @@
-"""Found first on PYTHONPATH by every Python program of a run: makes the runtime importable, and prepares child processes.
+"""Found first on PYTHONPATH by every Python program of a run: makes the runtime importable, prepares child processes.
 
-This folder holds nothing else, so that a user's module can never be hidden by one of ours. A sitecustomize that the user
-has is run afterwards.
+This folder holds nothing else, so that a user's module can never be hidden by one of ours. A sitecustomize that the
+user has is run afterwards.
 """
 
 import importlib.machinery
