@@ -25,7 +25,8 @@ struct Allocation {
 
 // cudaMalloc and relatives. kOutOfMemory leaves no trace but the mark in the record stream.
 Status allocate(void*& pointer, std::uint64_t bytes, int node_device, bool managed = false);
-Status release(void* pointer);
+// The driver lets all work of the device finish before it takes memory back, unless the free is ordered on a stream.
+Status release(void* pointer, bool wait = true);
 // The allocation that holds `pointer`; false where there is none.
 bool find_allocation(const void* pointer, Allocation& allocation);
 // Does the address lie in a device range at all (cheap, no look-up)?

@@ -13,7 +13,7 @@ namespace phantora::cuda {
 
 using abi::Status;
 
-inline constexpr int kMaxDevices = 64;   // per node
+inline constexpr int kMaxDevices = 32;   // per node; the address ranges of more would meet the program
 inline constexpr int kMaxContexts = 256;
 
 struct Context {
@@ -62,7 +62,8 @@ const wire::GpuProperties& gpu();
 Status fill_properties(abi::DeviceProperties& properties, int ordinal);
 // CU_DEVICE_ATTRIBUTE_* and cudaDevAttr* share their numbers.
 Status device_attribute(int& value, int attribute, int ordinal);
-void device_uuid(abi::Uuid& uuid, int ordinal);
+void node_device_uuid(abi::Uuid& uuid, int node_device);
+int pci_bus(int node_device);          // bus number; needs no initialisation
 void pci_bus_id(char* text, int size, int ordinal);
 int ordinal_by_pci(const char* text);  // -1: none
 

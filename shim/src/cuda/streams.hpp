@@ -25,9 +25,11 @@ struct Stream {
 
 struct Event {
   std::uint32_t id = 0;
-  std::uint32_t generation = 0;  // 0: never recorded
+  std::uint32_t generation = 0;  // of the last record
+  bool recorded = false;         // since it was created
   unsigned flags = 0;
   int ordinal_device = 0;
+  StreamRef stream;              // of the last record
 };
 
 // Handles are checked: nullptr, 1 and 2 are the default streams; kInvalidHandle for anything that is not alive.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace phantora::cuda {
 
@@ -12,6 +13,11 @@ void mark_unknown(void* pointer, std::size_t bytes);
 // The caller wrote real values (or, with `zero`, relies on the zeros that are there after mark_unknown).
 void mark_known(void* pointer, std::size_t bytes, bool zero = false);
 bool is_known(const void* pointer, std::size_t bytes);
+// The parts of the range that hold real values, in order (what NCCL sends to other ranks).
+struct KnownPart {
+  std::uint64_t offset, bytes;  // offset from `pointer`
+};
+std::vector<KnownPart> known_parts(const void* pointer, std::size_t bytes);
 // Copies what is known from device to device; the rest of the target becomes unknown. Right for overlapping ranges too.
 void copy_known(void* target, const void* source, std::size_t bytes);
 // Device to host: known bytes, zeros elsewhere. Cheap for large clean ranges but for writing the zeros.
