@@ -127,6 +127,7 @@ void register_function(void** binary, const void* host, const char* name) {
   Function& function = r.functions.emplace_back();
   function.name = name;
   r.by_host[host] = &function;
+  r.by_host[&function] = &function;  // the handle is as good as the stub
   reinterpret_cast<Binary*>(binary)->hosts.push_back(host);
 }
 
