@@ -41,7 +41,7 @@ def core_lines(gpu: str, cluster: str, overrides: dict[str, Any]) -> str:
 def cost_binary(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """phantora-cost: a build that is newer than its sources, else a new one."""
     source = repository / "runtime" / "core" / "src"
-    sources = [*sorted((source / "cost").glob("*.cpp")), source / "config.cpp"]
+    sources = [*sorted((source / "cost").glob("**/*.cpp")), source / "config.cpp"]
     newest = max(path.stat().st_mtime for path in [*sources, *source.glob("**/*.hpp")])
     for built in sorted((repository / "build").glob("cmake/**/phantora-cost")):
         if built.is_file() and built.stat().st_mtime > newest:

@@ -12,8 +12,8 @@
 #include <sstream>
 #include <string>
 
-#include "../config.hpp"
-#include "cost.hpp"
+#include "../../config.hpp"
+#include "../cost.hpp"
 
 namespace phantora::cost {
 namespace {
