@@ -49,17 +49,20 @@ Config Config::from_text(std::string_view text, std::string origin) {
     if (line.empty()) continue;
     const auto equals = line.find('=');
     const std::string where = config.origin_ + ":" + std::to_string(line_number) + ": ";
-    if (equals == std::string_view::npos) throw ConfigError(where + "expected `name = value`, found `" + std::string(line) + "`");
+    if (equals == std::string_view::npos)
+      throw ConfigError(where + "expected `name = value`, found `" + std::string(line) + "`");
     const std::string name(trim(line.substr(0, equals)));
     if (name.empty()) throw ConfigError(where + "a name is missing before `=`");
-    const auto [at, added] = config.values_.try_emplace(name, Value{std::string(trim(line.substr(equals + 1))), line_number});
+    const auto [at, added] =
+        config.values_.try_emplace(name, Value{std::string(trim(line.substr(equals + 1))), line_number});
     if (!added) throw ConfigError(where + "`" + name + "` was set before, in line " + std::to_string(at->second.line));
   }
   return config;
 }
 
 void Config::fail(const std::string& name, const Value& value, const char* wanted) const {
-  throw ConfigError(origin_ + ":" + std::to_string(value.line) + ": `" + name + "` must be " + wanted + ", found `" + value.text + "`");
+  throw ConfigError(origin_ + ":" + std::to_string(value.line) + ": `" + name + "` must be " + wanted + ", found `" +
+                    value.text + "`");
 }
 
 std::string Config::get(const std::string& name, const std::string& fallback) const {
@@ -74,7 +77,8 @@ std::uint64_t Config::get_u64(const std::string& name, std::uint64_t fallback) c
   char* end = nullptr;
   errno = 0;
   const std::uint64_t value = std::strtoull(digits.c_str(), &end, 0);
-  if (digits.empty() || digits[0] == '-' || *end != '\0' || errno != 0) fail(name, at->second, "a whole number of at least 0");
+  if (digits.empty() || digits[0] == '-' || *end != '\0' || errno != 0)
+    fail(name, at->second, "a whole number of at least 0");
   return value;
 }
 
