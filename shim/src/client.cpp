@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "client_state.hpp"
+#include "cuda/state.hpp"
 #include "libc/real.hpp"
 #include "message.hpp"
 #include "raw_syscall.hpp"
@@ -360,6 +361,7 @@ void send_exit(int status) {
   slot.clock_ns.store(is_actor() ? g_state.clock.load() : last);
   slot.pid.store(pid, std::memory_order_release);
   if (!is_actor()) return;
+  cuda::release_all();
   Record record = {};
   record.type = wire::RecordType::kExit;
   record.exit.status = status;

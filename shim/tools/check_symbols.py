@@ -12,9 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from table import read_libraries, read_table
+from shim_table import read_libraries, read_table
 
-FAMILY = re.compile(r"^(__cuda|cuda|cu[A-Z]|cublas|cudnn|nccl|curand|cufft|cusolver|cusparse|nvrtc|nvshmem|cuFile|cupti|nvml|nvtx|nvJit)")
+FAMILY = re.compile(
+    r"^(__cuda|cuda|cu[A-Z]|cublas|cudnn|nccl|curand|cufft|cusolver|cusparse|nvrtc|nvshmem|cuFile|cupti|nvml|nvtx|nvJit)"
+)
 FROM_TORCH = re.compile(r"^lib(c10|torch|shm|caffe2|gomp)")
 SYSTEM = re.compile(r"^(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so|ld-linux)")
 

@@ -21,5 +21,7 @@ void* find(std::string_view name);
 void* find_base(std::string_view name);
 // Names the function in the report, once. Every refused call goes through here.
 void refuse(const char* name);
+// The same for a function of the CUDA runtime: the thread's last error becomes "not supported".
+void refuse_runtime(const char* name);
 
 }  // namespace phantora::table

@@ -380,9 +380,9 @@ bool mapped_range(std::uint64_t address, std::uint64_t bytes) {
   return bytes != 0;
 }
 
+// Without the lock: at the end of a process another thread may hold it for good.
 void release_memory() {
   Heaps& h = heaps();
-  std::lock_guard lock(h.mutex);
   for (int device = 0; device < kMaxDevices; ++device) {
     if (h.charged[device] == 0) continue;
     client::device_state(device).used_bytes.fetch_sub(h.charged[device]);

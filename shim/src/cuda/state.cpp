@@ -275,15 +275,20 @@ Status disable_peer(int from_ordinal, int to_ordinal) {
 
 const wire::GpuProperties& gpu() { return client::header()->gpu; }
 
+// Without records: the process's end says it all, and nobody is left to be told.
 void release_all() {
   State& s = state();
-  if (!s.used.exchange(false) || s.forked_after_use.load()) return;
+  if (s.forked_after_use.load() || !s.used.exchange(false)) return;
   release_memory();
-  std::lock_guard lock(s.mutex);
+  const auto give_back = [](int node_device) {
+    wire::DeviceState& device = client::device_state(node_device);
+    device.used_bytes.fetch_sub(gpu().context_bytes);
+    device.other_bytes.fetch_sub(gpu().context_bytes);
+  };
   for (Device& device : s.devices) {
-    if (device.primary != nullptr) uncharge_memory(device.primary->node_device, gpu().context_bytes, true);
+    if (device.primary != nullptr) give_back(device.primary->node_device);
   }
-  for (const auto& context : s.contexts) uncharge_memory(context->node_device, gpu().context_bytes, true);
+  for (const auto& context : s.contexts) give_back(context->node_device);
 }
 
 }  // namespace phantora::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "client.hpp"
+#include "cuda/errors.hpp"
 
 namespace phantora::table {
 namespace {
@@ -25,5 +26,10 @@ void* find_base(std::string_view name) {
 }
 
 void refuse(const char* name) { client::note("unsupported", name); }
+
+void refuse_runtime(const char* name) {
+  refuse(name);
+  cuda::keep(abi::kNotSupported);
+}
 
 }  // namespace phantora::table

@@ -52,7 +52,8 @@ def read_libraries(folder: Path) -> list[Library]:
         if len(cells) != 5:
             raise TableError(f"libraries.tsv:{number}: 5 columns wanted, {len(cells)} found")
         name, table, refuses, refuses_name, sonames = cells
-        libraries.append(Library(name, table, 0 if refuses == "-" else int(refuses), refuses_name, tuple(sonames.split())))
+        status = 0 if refuses == "-" else int(refuses)
+        libraries.append(Library(name, table, status, refuses_name, tuple(sonames.split())))
     return libraries
 
 
