@@ -171,3 +171,27 @@ def test_the_slower_memory_is_slower(ask):
     question = [f"kernel name={ADD_FLOAT} grid={n // 512} block=128 elements={n}"]
     (fast,), (slow,) = ask(question), ask(question, gpu="h100-96gb-500w")
     assert abs(slow.ns / fast.ns - 3.35 / 2.4) < 0.01
+
+
+def test_half_known_bytes_of_an_op_bound_nothing(ask):
+    n = 1 << 28
+    plain, only_inputs = ask(
+        [
+            f"kernel name={ADD_FLOAT} grid={n // 512} block=128 elements={n}",
+            f"kernel name={ADD_FLOAT} grid={n // 512} block=128 elements={n} in={8 * n}",
+        ]
+    )
+    assert plain.ns == only_inputs.ns
+
+
+def test_one_launch_of_many_is_not_charged_with_the_whole_op(ask):
+    gradients = 16384 * 4096 * 2
+    sort = "_ZN14at_cuda_detail3cub6detail10radix_sort29DeviceRadixSortOnesweepKernelINS1_5radix10policy_hubIlllE10Policy1000E"
+    cleanup = "_ZN2at6native14lpnorm_cleanupIfLNS0_8NormTypeE1EfE"
+    answers = ask(
+        [
+            f"kernel name={sort} grid=2 block=384 op=aten::embedding_dense_backward in={gradients} out={gradients}",
+            f"kernel name={cleanup} grid=300 block=512 op=aten::_foreach_norm in={8 << 30} out=1200",
+        ]
+    )
+    assert all(a.ns < 12_000 for a in answers), answers

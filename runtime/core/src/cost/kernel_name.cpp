@@ -232,11 +232,12 @@ KernelName parse_kernel_name(std::string_view name) {
     parse_elementwise(name, strided, result);
   } else if (contains_any(name, kNormBackward)) {
     result.family = Family::kNormBackward;
+    result.reads_only = contains(name, "GammaBeta") || contains(name, "PartGrad");
   } else if (contains_any(name, kNorm)) {
     result.family = Family::kNorm;
   } else if (contains_any(name, kSoftmax)) {
     result.family = Family::kSoftmax;
-  } else if (contains(name, "nll_loss")) {
+  } else if (contains(name, "nll_loss") || contains(name, "cleanup")) {  // lpnorm_cleanup: a value a tensor
     result.family = Family::kSparseRows;
   } else if (contains(name, "reduce_kernel") || contains(name, "DeviceReduce")) {
     result.family = Family::kReduction;

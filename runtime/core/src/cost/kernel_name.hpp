@@ -35,6 +35,7 @@ struct KernelName {
   double element_bytes = 4.0;            // per operand
   bool element_known = false;
   bool writes_only = false;         // fills
+  bool reads_only = false;          // gradients of weights: what they write is small
   double multi_tensor_bytes = 0.0;  // kMultiTensor: bytes per element of work
 };
 

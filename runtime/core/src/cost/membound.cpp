@@ -7,6 +7,10 @@
 namespace phantora::cost {
 namespace {
 
+// The most that a thread of a sort or scan handles (a radix sort's: 23 items of 16 bytes). An op of many launches, such
+// as the backward of an embedding, sorts its indices in launches that would else be charged with all its gradients.
+constexpr double kBytesPerThread = 512.0;
+
 double total_threads(const wire::KernelOp& op) {
   double threads = 1.0;
   for (std::uint32_t size : op.grid) threads *= static_cast<double>(std::max(size, 1U));
@@ -27,7 +31,8 @@ struct Traffic {
   bool from_geometry = false;
 };
 
-Traffic elementwise_traffic(const wire::KernelOp& op, const KernelName& name, double op_bytes) {
+// `both`: the op's inputs and outputs are both known, so that their sum bounds what one launch of it moves.
+Traffic elementwise_traffic(const wire::KernelOp& op, const KernelName& name, double op_bytes, bool both) {
   Traffic traffic;
   const double blocks = total_blocks(op);
   double elements = static_cast<double>(op.elements);
@@ -45,14 +50,14 @@ Traffic elementwise_traffic(const wire::KernelOp& op, const KernelName& name, do
     // One side is usually half the size of the other; the op's own bytes say it exactly. In-place ops and copies list
     // their destination twice.
     traffic.bytes = elements * operands * 3.0;
-    if (op_bytes > 0.0) {
+    if (both) {
       const bool listed_twice = op_bytes > elements * operands * 4.0;
       traffic.bytes = listed_twice ? op_bytes * operands / (operands + 1.0) : op_bytes;
     }
   } else {
     traffic.bytes = elements * operands * name.element_bytes;
     // Broadcast operands are read once; and a wrongly guessed element size shows here.
-    if (op_bytes > 0.0) traffic.bytes = std::min(traffic.bytes, op_bytes);
+    if (both) traffic.bytes = std::min(traffic.bytes, op_bytes);
   }
   return traffic;
 }
@@ -67,6 +72,7 @@ Cost MemoryBoundModel::cost(const wire::KernelOp& op, const KernelName& name, st
   const Efficiency& e = gpu_.efficiency;
   const double in = static_cast<double>(op.op_input_bytes), out = static_cast<double>(op.op_output_bytes);
   const double op_bytes = in + out;
+  const bool both = in > 0.0 && out > 0.0;
   const double threads = total_threads(op);
   Traffic traffic;
   double efficiency = e.unknown;
@@ -79,15 +85,15 @@ Cost MemoryBoundModel::cost(const wire::KernelOp& op, const KernelName& name, st
   switch (name.family) {
     case Family::kElementwise:
       efficiency = e.vectorized;
-      traffic = elementwise_traffic(op, name, op_bytes);
+      traffic = elementwise_traffic(op, name, op_bytes, both);
       break;
     case Family::kCasting:
       efficiency = e.casting;
-      traffic = elementwise_traffic(op, name, op_bytes);
+      traffic = elementwise_traffic(op, name, op_bytes, both);
       break;
     case Family::kStrided:
       efficiency = e.strided;
-      traffic = elementwise_traffic(op, name, op_bytes);
+      traffic = elementwise_traffic(op, name, op_bytes, both);
       break;
     case Family::kMultiTensor: {
       efficiency = e.multi_tensor;
@@ -107,8 +113,8 @@ Cost MemoryBoundModel::cost(const wire::KernelOp& op, const KernelName& name, st
       break;
     case Family::kNormBackward:
       efficiency = e.norm_backward;
-      // The weight's gradient only reads; the input's also writes one of the tensors it read.
-      traffic = from_op(op_bytes);
+      // The weight's gradient only reads.
+      traffic = from_op(name.reads_only && in > 0.0 ? in : op_bytes);
       break;
     case Family::kSoftmax:
       efficiency = e.softmax;
@@ -147,6 +153,7 @@ Cost MemoryBoundModel::cost(const wire::KernelOp& op, const KernelName& name, st
     case Family::kStream:
       efficiency = e.strided;
       traffic = from_op(name.writes_only && out > 0.0 ? out : op_bytes);
+      traffic.bytes = std::min(traffic.bytes, threads * kBytesPerThread);
       traffic.spread = std::max(traffic.spread, 0.5);
       break;
     case Family::kTriton:
@@ -160,6 +167,7 @@ Cost MemoryBoundModel::cost(const wire::KernelOp& op, const KernelName& name, st
       break;
     case Family::kAten:
       traffic = from_op(op_bytes);
+      traffic.bytes = std::min(traffic.bytes, threads * kBytesPerThread);
       traffic.spread = std::max(traffic.spread, 0.5);
       if (traffic.from_geometry) source = Source::kUnknown;
       break;
