@@ -20,7 +20,7 @@ namespace phantora::cuda {
 namespace {
 
 struct Device {
-  std::unique_ptr<Context> primary;
+  std::atomic<Context*> primary{nullptr};  // never deleted
   unsigned flags = 0;
 };
 
@@ -158,26 +158,24 @@ Status set_current(int ordinal, bool activate) {
 
 Context* primary_context(int ordinal, Status& status) {
   State& s = state();
-  std::lock_guard lock(s.mutex);
   Device& device = s.devices[static_cast<std::size_t>(ordinal)];
   status = abi::kSuccess;
-  if (device.primary == nullptr) {
+  if (Context* made = device.primary.load(std::memory_order_acquire); made != nullptr) return made;
+  std::lock_guard lock(s.mutex);
+  if (device.primary.load() == nullptr) {
     const int node_device = s.node_device[static_cast<std::size_t>(ordinal)];
     if (!charge_memory(node_device, gpu().context_bytes, true, gpu().context_bytes)) {
       status = abi::kOutOfMemory;
       return nullptr;
     }
     s.used.store(true);
-    device.primary = std::make_unique<Context>();
-    *device.primary = {ordinal, node_device, true, s.next_context++, device.flags};
+    device.primary.store(new Context{ordinal, node_device, true, s.next_context++, device.flags}, std::memory_order_release);
   }
-  return device.primary.get();
+  return device.primary.load();
 }
 
 bool primary_active(int ordinal) {
-  State& s = state();
-  std::lock_guard lock(s.mutex);
-  return s.devices[static_cast<std::size_t>(ordinal)].primary != nullptr;
+  return state().devices[static_cast<std::size_t>(ordinal)].primary.load(std::memory_order_acquire) != nullptr;
 }
 
 unsigned primary_flags(int ordinal) { return state().devices[static_cast<std::size_t>(ordinal)].flags; }
@@ -227,7 +225,7 @@ bool valid_context(const Context* context) {
   State& s = state();
   std::lock_guard lock(s.mutex);
   for (int i = 0; i < s.count; ++i) {
-    if (s.devices[static_cast<std::size_t>(i)].primary.get() == context) return context != nullptr;
+    if (s.devices[static_cast<std::size_t>(i)].primary.load() == context) return context != nullptr;
   }
   for (const auto& other : s.contexts) {
     if (other.get() == context) return true;
@@ -286,7 +284,7 @@ void release_all() {
     device.other_bytes.fetch_sub(gpu().context_bytes);
   };
   for (Device& device : s.devices) {
-    if (device.primary != nullptr) give_back(device.primary->node_device);
+    if (const Context* context = device.primary.load(); context != nullptr) give_back(context->node_device);
   }
   for (const auto& context : s.contexts) give_back(context->node_device);
 }

@@ -23,7 +23,16 @@ void zero(std::uintptr_t address, std::uint64_t bytes) {
   }
 }
 
-bool get(const ByteSet& set, std::uint64_t byte) { return (set[byte / 64] >> (byte % 64) & 1) != 0; }
+// The first byte from `from` on, below `end`, whose bit is `value`; `end` when there is none.
+std::uint64_t next(const ByteSet& set, std::uint64_t from, std::uint64_t end, bool value) {
+  while (from < end) {
+    std::uint64_t word = value ? set[from / 64] : ~set[from / 64];
+    word &= ~0ULL << (from % 64);
+    if (word != 0) return std::min(end, from / 64 * 64 + static_cast<std::uint64_t>(__builtin_ctzll(word)));
+    from = (from / 64 + 1) * 64;
+  }
+  return end;
+}
 
 // Sets or clears the bits [first, last).
 void assign(ByteSet& set, std::uint64_t first, std::uint64_t last, bool value) {
@@ -38,16 +47,7 @@ void assign(ByteSet& set, std::uint64_t first, std::uint64_t last, bool value) {
 }
 
 bool all_equal(const ByteSet& set, std::uint64_t first, std::uint64_t last, bool value) {
-  while (first < last) {
-    if (first % 64 == 0 && last - first >= 64) {
-      if (set[first / 64] != (value ? ~0ULL : 0)) return false;
-      first += 64;
-    } else {
-      if (get(set, first) != value) return false;
-      ++first;
-    }
-  }
-  return true;
+  return next(set, first, last, !value) == last;
 }
 
 struct Range {
@@ -86,12 +86,9 @@ void forget_part(Region& region, std::uint64_t page, std::uint64_t first, std::u
     set = std::make_unique<ByteSet>();
     set->fill(~0ULL);
   }
+  // An empty set stays: small tensors come back to the same page at once.
   assign(*set, first, last, false);
   state = static_cast<std::uint8_t>((state & kDirty) | kMixed);
-  if (all_equal(*set, 0, kPage, false)) {
-    region.mixed.erase(page);
-    state = 0;  // all bytes were zeroed one by one
-  }
 }
 
 void learn_part(Region& region, std::uint64_t page, std::uint64_t first, std::uint64_t last, std::uint8_t dirty) {
@@ -156,15 +153,11 @@ std::vector<Run> known_runs(const Range& range) {
       add(at, end, (state & kDirty) != 0);
     } else if ((state & kMixed) != 0) {
       const ByteSet& set = *region.mixed[page];
-      for (std::uint64_t byte = at; byte < end;) {
-        if (!get(set, byte % kPage)) {
-          ++byte;
-          continue;
-        }
-        std::uint64_t stop = byte + 1;
-        while (stop < end && get(set, stop % kPage)) ++stop;
-        add(byte, stop, (state & kDirty) != 0);
-        byte = stop;
+      const std::uint64_t start = page * kPage;
+      for (std::uint64_t byte = next(set, at - start, end - start, true); byte < end - start;) {
+        const std::uint64_t stop = next(set, byte, end - start, false);
+        add(start + byte, start + stop, (state & kDirty) != 0);
+        byte = next(set, stop, end - start, true);
       }
     }
     at = end;
@@ -211,6 +204,12 @@ void mark_known(void* pointer, std::size_t bytes, bool zero_content) {
   }
   for (std::uint64_t at = range.first; at < range.last;) {
     const std::uint64_t page = at / kPage;
+    if (at % kGranule == 0 && range.last - at >= kGranule && region.mixed.empty()) {
+      std::uint8_t* states = region.pages + page;
+      for (std::uint64_t i = 0; i < kPagesPerGranule; ++i) states[i] = (states[i] & kDirty) | kKnown | dirty;
+      at += kGranule;
+      continue;
+    }
     const std::uint64_t end = std::min((page + 1) * kPage, range.last);
     if (end - at == kPage) {
       if ((region.pages[page] & kMixed) != 0) region.mixed.erase(page);
@@ -314,16 +313,17 @@ void write_device(void* target, const void* source, std::size_t bytes) {
 }
 
 void fill_device(void* target, std::uint32_t pattern, unsigned pattern_bytes, std::size_t bytes) {
-  if (pattern == 0) {
-    mark_unknown(target, bytes);
-    mark_known(target, bytes, true);
-    return;
-  }
   if (bytes > kCopyLimit) {
     mark_unknown(target, bytes);
+    if (pattern == 0) mark_known(target, bytes, true);
     return;
   }
   auto* to = static_cast<char*>(target);
+  if (pattern_bytes == 1 || pattern == 0) {
+    std::memset(to, static_cast<int>(pattern & 0xff), bytes);
+    mark_known(target, bytes);
+    return;
+  }
   for (std::size_t at = 0; at < bytes; at += pattern_bytes) {
     std::memcpy(to + at, &pattern, std::min<std::size_t>(pattern_bytes, bytes - at));
   }
