@@ -245,7 +245,7 @@ KernelName parse_kernel_name(std::string_view name) {
     result.family = Family::kTriton;
   } else if (contains_any(name, kStream)) {
     result.family = Family::kStream;
-  } else if (contains(name, "at6native") || contains(name, "at::native")) {
+  } else if (contains(name, "at6native") || contains(name, "at::native") || contains(name, "kernelPointwiseApply")) {
     result.family = Family::kAten;
   }
   return result;
