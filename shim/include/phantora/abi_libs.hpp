@@ -91,6 +91,10 @@ struct NvmlFabricInfoV {  // version 2
   unsigned health_mask;
 };
 
+// As nvidia-ml-py's structures, which tests/shim/test_nvml.py compares with these numbers.
+static_assert(sizeof(NvmlPciInfo) == 68 && sizeof(NvmlMemory) == 24 && sizeof(NvmlMemoryV2) == 40);
+static_assert(sizeof(NvmlProcessInfo) == 24 && sizeof(NvmlProcessInfoV1) == 16 && sizeof(NvmlFabricInfoV) == 36);
+
 // ---- cudnn.h, cupti_result.h ---------------------------------------------------------------------------------
 inline constexpr int kCudnnSuccess = 0, kCudnnBadParam = 2000, kCudnnNotSupported = 3000;
 inline constexpr int kCuptiSuccess = 0, kCuptiErrorNotInitialized = 15, kCuptiErrorMaxLimitReached = 12,
