@@ -7,7 +7,7 @@
 namespace abi = phantora::abi;
 
 #define SAME_SIZE(ours, theirs) static_assert(sizeof(ours) == sizeof(theirs), #theirs)
-#define SAME_FIELD(ours, field, theirs, their_field)                                              \
+#define SAME_FIELD(ours, field, theirs, their_field)                                                \
   static_assert(offsetof(ours, field) == offsetof(theirs, their_field), #theirs "::" #their_field); \
   static_assert(sizeof(ours::field) == sizeof(theirs::their_field), #theirs "::" #their_field)
 #define SAME(ours, theirs, field) SAME_FIELD(ours, field, theirs, field)
@@ -109,21 +109,26 @@ SAME(abi::PoolProperties, cudaMemPoolProps, usage);
 
 static_assert(abi::kOutOfMemory == cudaErrorMemoryAllocation && abi::kOutOfMemory == int(CUDA_ERROR_OUT_OF_MEMORY));
 static_assert(abi::kInitializationError == cudaErrorInitializationError);
-static_assert(abi::kInvalidConfiguration == cudaErrorInvalidConfiguration && abi::kInvalidSymbol == cudaErrorInvalidSymbol);
+static_assert(abi::kInvalidConfiguration == cudaErrorInvalidConfiguration &&
+              abi::kInvalidSymbol == cudaErrorInvalidSymbol);
 static_assert(abi::kInvalidMemcpyDirection == cudaErrorInvalidMemcpyDirection);
 static_assert(abi::kMissingConfiguration == cudaErrorMissingConfiguration);
 static_assert(abi::kInvalidDeviceFunction == cudaErrorInvalidDeviceFunction);
 static_assert(abi::kNoDevice == cudaErrorNoDevice && abi::kInvalidDevice == cudaErrorInvalidDevice);
-static_assert(abi::kInvalidImage == int(CUDA_ERROR_INVALID_IMAGE) && abi::kInvalidContext == int(CUDA_ERROR_INVALID_CONTEXT));
+static_assert(abi::kInvalidImage == int(CUDA_ERROR_INVALID_IMAGE) &&
+              abi::kInvalidContext == int(CUDA_ERROR_INVALID_CONTEXT));
 static_assert(abi::kUnsupportedLimit == cudaErrorUnsupportedLimit && abi::kFileNotFound == cudaErrorFileNotFound);
 static_assert(abi::kInvalidHandle == cudaErrorInvalidResourceHandle && abi::kNotReady == cudaErrorNotReady);
 static_assert(abi::kNotFound == int(CUDA_ERROR_NOT_FOUND) && abi::kNotFound == cudaErrorSymbolNotFound);
-static_assert(abi::kPeerAlreadyEnabled == cudaErrorPeerAccessAlreadyEnabled && abi::kPeerNotEnabled == cudaErrorPeerAccessNotEnabled);
+static_assert(abi::kPeerAlreadyEnabled == cudaErrorPeerAccessAlreadyEnabled &&
+              abi::kPeerNotEnabled == cudaErrorPeerAccessNotEnabled);
 static_assert(abi::kHostAlreadyRegistered == cudaErrorHostMemoryAlreadyRegistered);
 static_assert(abi::kHostNotRegistered == cudaErrorHostMemoryNotRegistered);
-static_assert(abi::kCooperativeTooLarge == cudaErrorCooperativeLaunchTooLarge && abi::kNotSupported == cudaErrorNotSupported);
+static_assert(abi::kCooperativeTooLarge == cudaErrorCooperativeLaunchTooLarge &&
+              abi::kNotSupported == cudaErrorNotSupported);
 static_assert(abi::kHostToDevice == cudaMemcpyHostToDevice && abi::kDeviceToHost == cudaMemcpyDeviceToHost);
-static_assert(abi::kManaged == cudaMemoryTypeManaged && abi::kDevice == cudaMemoryTypeDevice && abi::kHost == cudaMemoryTypeHost);
+static_assert(abi::kManaged == cudaMemoryTypeManaged && abi::kDevice == cudaMemoryTypeDevice &&
+              abi::kHost == cudaMemoryTypeHost);
 static_assert(abi::kEventDisableTiming == cudaEventDisableTiming && abi::kStreamNonBlocking == cudaStreamNonBlocking);
 
 // The numbers that properties.cpp and functions.cpp switch over.
@@ -132,7 +137,8 @@ static_assert(cudaDevAttrMemoryClockRate == 36 && cudaDevAttrComputeCapabilityMa
 static_assert(cudaDevAttrMaxSharedMemoryPerMultiprocessor == 81 && cudaDevAttrMaxSharedMemoryPerBlockOptin == 97);
 static_assert(cudaDevAttrMaxBlocksPerMultiprocessor == 106 && cudaDevAttrReservedSharedMemoryPerBlock == 111);
 static_assert(cudaDevAttrMemoryPoolsSupported == 115 && cudaDevAttrClusterLaunch == 120);
-static_assert(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED == 102 && CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED == 132);
+static_assert(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED == 102 &&
+              CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED == 132);
 static_assert(CU_FUNC_ATTRIBUTE_NUM_REGS == 4 && CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES == 8);
 static_assert(cudaFuncAttributeMaxDynamicSharedMemorySize == 8 && cudaFuncAttributePreferredSharedMemoryCarveout == 9);
 static_assert(cudaMemPoolAttrReleaseThreshold == 4 && cudaMemPoolAttrUsedMemHigh == 8);

@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "client_state.hpp"
-#include "cuda/state.hpp"
 #include "libc/real.hpp"
 #include "message.hpp"
 #include "raw_syscall.hpp"
@@ -21,6 +20,10 @@
 #ifndef PHANTORA_BUILD_ID
 #define PHANTORA_BUILD_ID "development"
 #endif
+
+namespace phantora::cuda {
+__attribute__((weak)) void release_all();  // absent where only the host half of the shim is built
+}
 
 namespace phantora::client {
 
@@ -361,7 +364,7 @@ void send_exit(int status) {
   slot.clock_ns.store(is_actor() ? g_state.clock.load() : last);
   slot.pid.store(pid, std::memory_order_release);
   if (!is_actor()) return;
-  cuda::release_all();
+  if (cuda::release_all != nullptr) cuda::release_all();
   Record record = {};
   record.type = wire::RecordType::kExit;
   record.exit.status = status;

@@ -33,8 +33,8 @@ void each_row(const Copy& c, Use use) {
 struct CopyAction {
   Copy copy;
   CopyKind kind;
-  bool real;                      // up to kCopyLimit
-  std::vector<char> snapshot;     // host bytes at the time of the call, when the action had to wait
+  bool real;                   // up to kCopyLimit
+  std::vector<char> snapshot;  // host bytes at the time of the call, when the action had to wait
 };
 
 void transfer(const CopyAction& action) {
@@ -79,7 +79,9 @@ void move_bytes(const Copy& c, CopyKind kind, std::size_t bytes) {
   auto* queued = new CopyAction(std::move(action));
   if (kind == CopyKind::kHostToDevice && queued->real) {
     queued->snapshot.reserve(bytes);
-    each_row(c, [&](char*, const char* source) { queued->snapshot.insert(queued->snapshot.end(), source, source + c.width); });
+    each_row(c, [&](char*, const char* source) {
+      queued->snapshot.insert(queued->snapshot.end(), source, source + c.width);
+    });
   }
   values::Access access;
   access.writes[0] = values::range(c.target, span(c.width, c.rows, c.target_pitch, c.planes, c.target_plane));
@@ -147,7 +149,8 @@ Status copy(const Copy& what, int kind, void* stream, Blocking blocking) {
     record.copy.kind = to.node_device == from.node_device ? CopyKind::kDeviceToDevice : CopyKind::kPeer;
     StreamRef ref;
     if (const Status status = resolve_stream(stream, ref); status != abi::kSuccess) return status;
-    record.copy.peer_device = static_cast<std::uint8_t>(to.node_device == ref.node_device ? from.node_device : to.node_device);
+    record.copy.peer_device =
+        static_cast<std::uint8_t>(to.node_device == ref.node_device ? from.node_device : to.node_device);
   } else if (to_device) {
     record.copy.kind = CopyKind::kHostToDevice;
     pinned_host = pinned(what.source);
@@ -181,7 +184,8 @@ Status fill(void* target, std::uint32_t pattern, unsigned pattern_bytes, std::si
   if (const Status status = enqueue(stream, client::CallKind::kMemset, record); status != abi::kSuccess) return status;
   if (rows == 1) pitch = width;
   if (!device_address(target)) {
-    for (std::size_t y = 0; y < rows; ++y) std::memset(static_cast<char*>(target) + y * pitch, static_cast<int>(pattern & 0xff), width);
+    for (std::size_t y = 0; y < rows; ++y)
+      std::memset(static_cast<char*>(target) + y * pitch, static_cast<int>(pattern & 0xff), width);
     return abi::kSuccess;
   }
   const FillAction action{target, pattern, pattern_bytes, width, rows, pitch};

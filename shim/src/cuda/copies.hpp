@@ -11,17 +11,17 @@ namespace phantora::cuda {
 struct Copy {
   void* target = nullptr;
   const void* source = nullptr;
-  std::size_t width = 0;             // bytes a row
+  std::size_t width = 0;  // bytes a row
   std::size_t rows = 1;
   std::size_t target_pitch = 0, source_pitch = 0;
   std::size_t planes = 1;
-  std::size_t target_plane = 0, source_plane = 0;   // bytes between planes
+  std::size_t target_plane = 0, source_plane = 0;  // bytes between planes
 };
 
 enum class Blocking { kNo, kYes };
 
-// `kind` is a cudaMemcpyKind; where the bytes lie is told by the addresses. A copy from the device to pageable memory blocks
-// the host, as CUDA's does, whatever `blocking` says.
+// `kind` is a cudaMemcpyKind; where the bytes lie is told by the addresses. A copy from the device to pageable memory
+// blocks the host, as CUDA's does, whatever `blocking` says.
 Status copy(const Copy& what, int kind, void* stream, Blocking blocking);
 Status fill(void* target, std::uint32_t pattern, unsigned pattern_bytes, std::size_t width_bytes, std::size_t rows,
             std::size_t pitch, void* stream);

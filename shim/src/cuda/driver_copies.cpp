@@ -34,7 +34,8 @@ int copy_2d(const abi::DriverMemcpy2D* p, void* stream, Blocking blocking) {
   c.source_pitch = p->srcPitch;
   c.target_pitch = p->dstPitch;
   c.source = side(p->srcMemoryType, p->srcHost, p->srcDevice) + p->srcXInBytes + p->srcY * p->srcPitch;
-  c.target = const_cast<char*>(side(p->dstMemoryType, p->dstHost, p->dstDevice)) + p->dstXInBytes + p->dstY * p->dstPitch;
+  c.target =
+      const_cast<char*>(side(p->dstMemoryType, p->dstHost, p->dstDevice)) + p->dstXInBytes + p->dstY * p->dstPitch;
   return copy(c, abi::kDefault, stream, blocking);
 }
 
@@ -49,16 +50,19 @@ int copy_3d(const abi::DriverMemcpy3D* p, void* stream, Blocking blocking) {
   c.target_pitch = p->dstPitch;
   c.source_plane = p->srcPitch * p->srcHeight;
   c.target_plane = p->dstPitch * p->dstHeight;
-  c.source = side(p->srcMemoryType, p->srcHost, p->srcDevice) + p->srcXInBytes + p->srcY * c.source_pitch + p->srcZ * c.source_plane;
-  c.target = const_cast<char*>(side(p->dstMemoryType, p->dstHost, p->dstDevice)) + p->dstXInBytes + p->dstY * c.target_pitch +
-             p->dstZ * c.target_plane;
+  c.source = side(p->srcMemoryType, p->srcHost, p->srcDevice) + p->srcXInBytes + p->srcY * c.source_pitch +
+             p->srcZ * c.source_plane;
+  c.target = const_cast<char*>(side(p->dstMemoryType, p->dstHost, p->dstDevice)) + p->dstXInBytes +
+             p->dstY * c.target_pitch + p->dstZ * c.target_plane;
   return copy(c, abi::kDefault, stream, blocking);
 }
 
-int copy_batch(const DevicePointer* targets, const DevicePointer* sources, const std::size_t* sizes, std::size_t count, void* stream) {
+int copy_batch(const DevicePointer* targets, const DevicePointer* sources, const std::size_t* sizes, std::size_t count,
+               void* stream) {
   if (targets == nullptr || sources == nullptr || sizes == nullptr) return abi::kInvalidValue;
   for (std::size_t i = 0; i < count; ++i) {
-    const int status = linear(to_pointer(targets[i]), to_pointer(sources[i]), sizes[i], abi::kDefault, stream, Blocking::kNo);
+    const int status =
+        linear(to_pointer(targets[i]), to_pointer(sources[i]), sizes[i], abi::kDefault, stream, Blocking::kNo);
     if (status != abi::kSuccess) return status;
   }
   return abi::kSuccess;
@@ -108,21 +112,29 @@ int cuMemcpy2DUnaligned_v2(const abi::DriverMemcpy2D* p) { return copy_2d(p, nul
 int cuMemcpy2DAsync_v2(const abi::DriverMemcpy2D* p, void* stream) { return copy_2d(p, stream, Blocking::kNo); }
 int cuMemcpy3D_v2(const abi::DriverMemcpy3D* p) { return copy_3d(p, nullptr, Blocking::kYes); }
 int cuMemcpy3DAsync_v2(const abi::DriverMemcpy3D* p, void* stream) { return copy_3d(p, stream, Blocking::kNo); }
-int cuMemcpyBatchAsync(DevicePointer* to, DevicePointer* from, std::size_t* sizes, std::size_t count, void*, std::size_t*,
-                       std::size_t, std::size_t*, void* stream) {
+int cuMemcpyBatchAsync(DevicePointer* to, DevicePointer* from, std::size_t* sizes, std::size_t count, void*,
+                       std::size_t*, std::size_t, std::size_t*, void* stream) {
   return copy_batch(to, from, sizes, count, stream);
 }
-int cuMemcpyBatchAsync_v2(DevicePointer* to, DevicePointer* from, std::size_t* sizes, std::size_t count, void*, std::size_t*,
-                          std::size_t, void* stream) {
+int cuMemcpyBatchAsync_v2(DevicePointer* to, DevicePointer* from, std::size_t* sizes, std::size_t count, void*,
+                          std::size_t*, std::size_t, void* stream) {
   return copy_batch(to, from, sizes, count, stream);
 }
 
 int cuMemsetD8_v2(DevicePointer p, unsigned char value, std::size_t count) { return set(p, value, 1, count, nullptr); }
-int cuMemsetD16_v2(DevicePointer p, unsigned short value, std::size_t count) { return set(p, value, 2, count, nullptr); }
+int cuMemsetD16_v2(DevicePointer p, unsigned short value, std::size_t count) {
+  return set(p, value, 2, count, nullptr);
+}
 int cuMemsetD32_v2(DevicePointer p, unsigned value, std::size_t count) { return set(p, value, 4, count, nullptr); }
-int cuMemsetD8Async(DevicePointer p, unsigned char value, std::size_t count, void* stream) { return set(p, value, 1, count, stream); }
-int cuMemsetD16Async(DevicePointer p, unsigned short value, std::size_t count, void* stream) { return set(p, value, 2, count, stream); }
-int cuMemsetD32Async(DevicePointer p, unsigned value, std::size_t count, void* stream) { return set(p, value, 4, count, stream); }
+int cuMemsetD8Async(DevicePointer p, unsigned char value, std::size_t count, void* stream) {
+  return set(p, value, 1, count, stream);
+}
+int cuMemsetD16Async(DevicePointer p, unsigned short value, std::size_t count, void* stream) {
+  return set(p, value, 2, count, stream);
+}
+int cuMemsetD32Async(DevicePointer p, unsigned value, std::size_t count, void* stream) {
+  return set(p, value, 4, count, stream);
+}
 int cuMemsetD2D8_v2(DevicePointer p, std::size_t pitch, unsigned char value, std::size_t width, std::size_t height) {
   return fill(to_pointer(p), value, 1, width, height, pitch, nullptr);
 }

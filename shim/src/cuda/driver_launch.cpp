@@ -42,11 +42,17 @@ extern "C" {
 int cuModuleLoad(void** module, const char* path) {
   return module == nullptr || path == nullptr ? abi::kInvalidValue : load_module_file(*module, path);
 }
-int cuModuleLoadData(void** module, const void* image) { return module == nullptr ? abi::kInvalidValue : load_module(*module, image); }
-int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) { return cuModuleLoadData(module, image); }
+int cuModuleLoadData(void** module, const void* image) {
+  return module == nullptr ? abi::kInvalidValue : load_module(*module, image);
+}
+int cuModuleLoadDataEx(void** module, const void* image, unsigned, int*, void**) {
+  return cuModuleLoadData(module, image);
+}
 int cuModuleLoadFatBinary(void** module, const void* image) { return cuModuleLoadData(module, image); }
 int cuModuleUnload(void* module) { return unload_module(module); }
-int cuModuleGetFunction(void** function, void* module, const char* name) { return module_function_out(function, module, name); }
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  return module_function_out(function, module, name);
+}
 int cuModuleGetFunctionCount(unsigned* count, void* module) {
   if (count == nullptr || !is_module(module)) return abi::kInvalidValue;
   *count = module_function_count(module);
@@ -75,7 +81,9 @@ int cuLibraryLoadFromFile(void** library, const char* path, int*, void**, unsign
   return cuModuleLoad(library, path);
 }
 int cuLibraryUnload(void* library) { return unload_module(library); }
-int cuLibraryGetKernel(void** kernel, void* library, const char* name) { return module_function_out(kernel, library, name); }
+int cuLibraryGetKernel(void** kernel, void* library, const char* name) {
+  return module_function_out(kernel, library, name);
+}
 int cuLibraryGetModule(void** module, void* library) {
   if (module == nullptr || !is_module(library)) return abi::kInvalidValue;
   *module = library;
@@ -126,9 +134,15 @@ int cuFuncSetAttribute(void* handle, int attribute, int value) {
   Function* function = as_function(handle);
   return function == nullptr ? abi::kInvalidHandle : set_function_attribute(*function, attribute, value);
 }
-int cuFuncSetCacheConfig(void* handle, int) { return as_function(handle) == nullptr ? abi::kInvalidHandle : abi::kSuccess; }
-int cuKernelGetAttribute(int* value, int attribute, void* kernel, int) { return cuFuncGetAttribute(value, attribute, kernel); }
-int cuKernelSetAttribute(int attribute, int value, void* kernel, int) { return cuFuncSetAttribute(kernel, attribute, value); }
+int cuFuncSetCacheConfig(void* handle, int) {
+  return as_function(handle) == nullptr ? abi::kInvalidHandle : abi::kSuccess;
+}
+int cuKernelGetAttribute(int* value, int attribute, void* kernel, int) {
+  return cuFuncGetAttribute(value, attribute, kernel);
+}
+int cuKernelSetAttribute(int attribute, int value, void* kernel, int) {
+  return cuFuncSetAttribute(kernel, attribute, value);
+}
 int cuKernelSetCacheConfig(void* kernel, int configuration, int) { return cuFuncSetCacheConfig(kernel, configuration); }
 
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
@@ -137,11 +151,12 @@ int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsign
 }
 int cuLaunchKernelEx(const abi::DriverLaunchConfig* c, void* function, void** parameters, void** extra) {
   if (c == nullptr) return abi::kInvalidValue;
-  const LaunchShape shape{{c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, c->shared_bytes};
+  const LaunchShape shape{
+      {c->grid[0], c->grid[1], c->grid[2]}, {c->block[0], c->block[1], c->block[2]}, c->shared_bytes};
   return launch_on(function, shape, c->stream, parameters, extra);
 }
-int cuLaunchCooperativeKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                              unsigned shared_bytes, void* stream, void** parameters) {
+int cuLaunchCooperativeKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                              unsigned bz, unsigned shared_bytes, void* stream, void** parameters) {
   const Function* function = as_function(handle);
   if (function == nullptr) return abi::kInvalidHandle;
   if (const auto status = initialise(); status != abi::kSuccess) return status;
@@ -151,7 +166,8 @@ int cuLaunchCooperativeKernel(void* handle, unsigned gx, unsigned gy, unsigned g
   return launch_on(handle, {{gx, gy, gz}, {bx, by, bz}, shared_bytes}, stream, parameters, nullptr);
 }
 
-int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, void* handle, int block_size, std::size_t shared, unsigned) {
+int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, void* handle, int block_size, std::size_t shared,
+                                                         unsigned) {
   const Function* function = as_function(handle);
   if (blocks == nullptr || function == nullptr) return blocks == nullptr ? abi::kInvalidValue : abi::kInvalidHandle;
   if (const auto status = initialise(); status != abi::kSuccess) return status;
@@ -180,8 +196,8 @@ int cuOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, void* handl
   *grid = best_blocks * static_cast<int>(gpu().sm_count);
   return abi::kSuccess;
 }
-int cuOccupancyMaxPotentialBlockSize(int* grid, int* block, void* handle, std::size_t (*shared_of)(int), std::size_t shared,
-                                     int limit) {
+int cuOccupancyMaxPotentialBlockSize(int* grid, int* block, void* handle, std::size_t (*shared_of)(int),
+                                     std::size_t shared, int limit) {
   return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, handle, shared_of, shared, limit, 0);
 }
 int cuOccupancyAvailableDynamicSMemPerBlock(std::size_t* bytes, void* handle, int blocks, int block_size) {
@@ -208,9 +224,10 @@ int cuOccupancyMaxPotentialClusterSize(int* size, void* handle, const abi::Drive
 }
 
 // The map is opaque to programs: the base address is all that the shim puts there.
-int cuTensorMapEncodeTiled(void* map, int, std::uint32_t rank, void* address, const std::uint64_t*, const std::uint64_t*,
-                           const std::uint32_t*, const std::uint32_t*, int, int, int, int) {
-  if (map == nullptr || rank < 1 || rank > 5 || (reinterpret_cast<std::uintptr_t>(address) & 15) != 0) return abi::kInvalidValue;
+int cuTensorMapEncodeTiled(void* map, int, std::uint32_t rank, void* address, const std::uint64_t*,
+                           const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int, int, int, int) {
+  if (map == nullptr || rank < 1 || rank > 5 || (reinterpret_cast<std::uintptr_t>(address) & 15) != 0)
+    return abi::kInvalidValue;
   std::memset(map, 0, 128);
   std::memcpy(map, &address, sizeof address);
   return abi::kSuccess;

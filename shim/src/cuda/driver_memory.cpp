@@ -77,7 +77,9 @@ int cuMemHostAlloc(void** pointer, std::size_t bytes, unsigned flags) {
 }
 int cuMemAllocHost_v2(void** pointer, std::size_t bytes) { return cuMemHostAlloc(pointer, bytes, 0); }
 int cuMemFreeHost(void* pointer) { return free_host(pointer); }
-int cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned flags) { return register_host(pointer, bytes, flags); }
+int cuMemHostRegister_v2(void* pointer, std::size_t bytes, unsigned flags) {
+  return register_host(pointer, bytes, flags);
+}
 int cuMemHostUnregister(void* pointer) { return unregister_host(pointer); }
 int cuMemHostGetDevicePointer_v2(DevicePointer* device, void* host, unsigned flags) {
   HostRange range;
@@ -107,8 +109,12 @@ int cuMemPoolDestroy(void* pool) { return destroy_pool(pool); }
 int cuMemPoolTrimTo(void* pool, std::size_t) { return valid_pool(pool) ? abi::kSuccess : abi::kInvalidValue; }
 int cuMemPoolGetAttribute(void* pool, int attribute, void* value) { return pool_attribute(pool, attribute, value); }
 int cuMemPoolSetAttribute(void* pool, int attribute, void* value) { return set_pool_attribute(pool, attribute, value); }
-int cuMemPoolSetAccess(void* pool, const abi::MemoryAccess* list, std::size_t count) { return set_pool_access(pool, list, count); }
-int cuMemPoolGetAccess(int* flags, void* pool, abi::MemoryLocation* location) { return pool_access(flags, pool, location); }
+int cuMemPoolSetAccess(void* pool, const abi::MemoryAccess* list, std::size_t count) {
+  return set_pool_access(pool, list, count);
+}
+int cuMemPoolGetAccess(int* flags, void* pool, abi::MemoryLocation* location) {
+  return pool_access(flags, pool, location);
+}
 
 int cuMemAddressReserve(DevicePointer* pointer, std::size_t bytes, std::size_t alignment, DevicePointer wanted,
                         unsigned long long flags) {
@@ -117,13 +123,15 @@ int cuMemAddressReserve(DevicePointer* pointer, std::size_t bytes, std::size_t a
   return reserve_address(*pointer, bytes, alignment, wanted);
 }
 int cuMemAddressFree(DevicePointer pointer, std::size_t bytes) { return free_address(pointer, bytes); }
-int cuMemCreate(std::uint64_t* handle, std::size_t bytes, const abi::AllocationProperties* properties, unsigned long long flags) {
+int cuMemCreate(std::uint64_t* handle, std::size_t bytes, const abi::AllocationProperties* properties,
+                unsigned long long flags) {
   if (handle == nullptr || properties == nullptr || flags != 0) return abi::kInvalidValue;
   if (const auto status = initialise(); status != abi::kSuccess) return status;
   return create_physical(*handle, bytes, *properties);
 }
 int cuMemRelease(std::uint64_t handle) { return release_physical(handle); }
-int cuMemMap(DevicePointer pointer, std::size_t bytes, std::size_t offset, std::uint64_t handle, unsigned long long flags) {
+int cuMemMap(DevicePointer pointer, std::size_t bytes, std::size_t offset, std::uint64_t handle,
+             unsigned long long flags) {
   return flags != 0 ? abi::kInvalidValue : map_physical(pointer, bytes, offset, handle);
 }
 int cuMemUnmap(DevicePointer pointer, std::size_t bytes) { return unmap_physical(pointer, bytes); }
@@ -178,27 +186,63 @@ int cuPointerGetAttribute(void* data, int attribute, DevicePointer pointer) {
   const std::uint64_t base = device ? allocation.base : range.base;
   const std::uint64_t bytes = device ? allocation.bytes : range.bytes;
   switch (attribute) {
-    case 1: put<void*>(data, primary_context(ordinal, status)); break;
-    case 2: put(data, device ? 2 : 1); break;                               // CU_MEMORYTYPE_DEVICE, _HOST
-    case 3: put(data, pointer); break;
+    case 1:
+      put<void*>(data, primary_context(ordinal, status));
+      break;
+    case 2:
+      put(data, device ? 2 : 1);
+      break;  // CU_MEMORYTYPE_DEVICE, _HOST
+    case 3:
+      put(data, pointer);
+      break;
     case 4:
       if (device && !allocation.managed) return abi::kInvalidValue;
       put(data, pointer);
       break;
-    case 6: put(data, 0); break;
-    case 7: case 20: put<std::uint64_t>(data, device ? allocation.id : base); break;
-    case 8: put(data, device && allocation.managed ? 1 : 0); break;
-    case 9: put(data, ordinal); break;
-    case 10: put(data, 0); break;                                           // IPC is refused
-    case 11: case 19: put(data, base); break;
-    case 12: case 18: put(data, bytes); break;
-    case 13: put(data, 1); break;
-    case 14: put<std::uint64_t>(data, 0); break;
-    case 15: put(data, 0); break;
-    case 16: put(data, 3); break;
-    case 17: put<void*>(data, nullptr); break;
-    case 21: put(data, 0); break;
-    default: return abi::kInvalidValue;
+    case 6:
+      put(data, 0);
+      break;
+    case 7:
+    case 20:
+      put<std::uint64_t>(data, device ? allocation.id : base);
+      break;
+    case 8:
+      put(data, device && allocation.managed ? 1 : 0);
+      break;
+    case 9:
+      put(data, ordinal);
+      break;
+    case 10:
+      put(data, 0);
+      break;  // IPC is refused
+    case 11:
+    case 19:
+      put(data, base);
+      break;
+    case 12:
+    case 18:
+      put(data, bytes);
+      break;
+    case 13:
+      put(data, 1);
+      break;
+    case 14:
+      put<std::uint64_t>(data, 0);
+      break;
+    case 15:
+      put(data, 0);
+      break;
+    case 16:
+      put(data, 3);
+      break;
+    case 17:
+      put<void*>(data, nullptr);
+      break;
+    case 21:
+      put(data, 0);
+      break;
+    default:
+      return abi::kInvalidValue;
   }
   return status;
 }
@@ -207,7 +251,8 @@ int cuPointerGetAttributes(unsigned count, int* attributes, void** data, DeviceP
   if (attributes == nullptr || data == nullptr) return abi::kInvalidValue;
   for (unsigned i = 0; i < count; ++i) {
     if (cuPointerGetAttribute(data[i], attributes[i], pointer) == abi::kSuccess) continue;
-    const bool is_int = attributes[i] == 2 || attributes[i] == 6 || (attributes[i] >= 8 && attributes[i] <= 10) || attributes[i] == 13;
+    const bool is_int =
+        attributes[i] == 2 || attributes[i] == 6 || (attributes[i] >= 8 && attributes[i] <= 10) || attributes[i] == 13;
     if (attributes[i] == 9) {
       put(data[i], -2);
     } else if (is_int) {

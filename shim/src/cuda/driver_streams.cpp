@@ -1,5 +1,5 @@
-// CUDA driver: streams and events. The runtime's functions do the same with the same handles; only the runtime's last error is
-// left alone here.
+// CUDA driver: streams and events. The runtime's functions do the same with the same handles; only the runtime's last
+// error is left alone here.
 #include <memory>
 #include <utility>
 
@@ -32,7 +32,9 @@ void run_callback(void* context) {
 
 extern "C" {
 
-int cuStreamCreate(void** stream, unsigned flags) { return stream == nullptr ? abi::kInvalidValue : create_stream(*stream, flags, 0); }
+int cuStreamCreate(void** stream, unsigned flags) {
+  return stream == nullptr ? abi::kInvalidValue : create_stream(*stream, flags, 0);
+}
 int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
   return stream == nullptr ? abi::kInvalidValue : create_stream(*stream, flags, priority);
 }
@@ -114,7 +116,9 @@ int cuThreadExchangeStreamCaptureMode(int* mode) {
   return abi::kSuccess;
 }
 
-int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) { return add_host_function(stream, function, data); }
+int cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  return add_host_function(stream, function, data);
+}
 int cuStreamAddCallback(void* stream, void (*function)(void*, int, void*), void* data, unsigned flags) {
   if (function == nullptr || flags != 0) return abi::kInvalidValue;
   auto callback = std::make_unique<Callback>(Callback{function, stream, data});
@@ -123,7 +127,9 @@ int cuStreamAddCallback(void* stream, void (*function)(void*, int, void*), void*
   return status;
 }
 
-int cuEventCreate(void** event, unsigned flags) { return event == nullptr ? abi::kInvalidValue : create_event(*event, flags); }
+int cuEventCreate(void** event, unsigned flags) {
+  return event == nullptr ? abi::kInvalidValue : create_event(*event, flags);
+}
 int cuEventDestroy_v2(void* event) { return destroy_event(event); }
 int cuEventRecord(void* event, void* stream) { return record_event(event, stream); }
 int cuEventRecordWithFlags(void* event, void* stream, unsigned) { return record_event(event, stream); }

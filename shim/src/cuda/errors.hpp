@@ -10,8 +10,8 @@ int keep(int status);
 int peek_last_error();
 int take_last_error();
 
-const char* runtime_error_name(int status);    // "cudaErrorMemoryAllocation"; "unrecognized error code" where none
-const char* driver_error_name(int status);     // nullptr where the driver has no such code
-const char* error_text(int status);            // nullptr where none
+const char* runtime_error_name(int status);  // "cudaErrorMemoryAllocation"; "unrecognized error code" where none
+const char* driver_error_name(int status);   // nullptr where the driver has no such code
+const char* error_text(int status);          // nullptr where none
 
 }  // namespace phantora::cuda

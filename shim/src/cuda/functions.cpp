@@ -33,7 +33,7 @@ struct HostVariable {
 
 struct Registry {
   std::shared_mutex mutex;
-  std::deque<Function> functions;                     // stable addresses: these are the handles
+  std::deque<Function> functions;  // stable addresses: these are the handles
   std::unordered_map<const void*, Function*> by_host;
   std::unordered_map<const void*, HostVariable> variables;
 };
@@ -51,11 +51,12 @@ struct CacheEntry {
 thread_local CacheEntry cache[256];
 
 std::size_t cache_index(const void* host) {
-  return (reinterpret_cast<std::uintptr_t>(host) >> 4 ^ reinterpret_cast<std::uintptr_t>(host) >> 12) % std::size(cache);
+  return (reinterpret_cast<std::uintptr_t>(host) >> 4 ^ reinterpret_cast<std::uintptr_t>(host) >> 12) %
+         std::size(cache);
 }
 
-// "void at::native::x_kernel<...>(int, ...)": the text of the first parameter where the kernel's own name (without template
-// arguments) says that it walks over elements.
+// "void at::native::x_kernel<...>(int, ...)": the text of the first parameter where the kernel's own name (without
+// template arguments) says that it walks over elements.
 std::string_view first_parameter(std::string_view demangled) {
   int depth = 0;
   std::size_t name_end = std::string_view::npos, open = std::string_view::npos;
@@ -81,7 +82,8 @@ std::string_view first_parameter(std::string_view demangled) {
   if (name_end == std::string_view::npos) name_end = open;
   std::string_view name = demangled.substr(0, name_end);
   if (const auto colon = name.rfind("::"); colon != std::string_view::npos) name = name.substr(colon + 2);
-  if (name.find("elementwise") == std::string_view::npos && name.find("grid_stride") == std::string_view::npos) return {};
+  if (name.find("elementwise") == std::string_view::npos && name.find("grid_stride") == std::string_view::npos)
+    return {};
   std::string_view rest = demangled.substr(open + 1);
   return rest.substr(0, rest.find_first_of(",)"));
 }
@@ -99,7 +101,8 @@ void find_count(Function& function) {
     }
     return;
   }
-  if (std::strstr(function.name, "elementwise") == nullptr && std::strstr(function.name, "grid_stride") == nullptr) return;
+  if (std::strstr(function.name, "elementwise") == nullptr && std::strstr(function.name, "grid_stride") == nullptr)
+    return;
   int status = 0;
   char* demangled = ::abi::__cxa_demangle(function.name, nullptr, nullptr, &status);
   if (demangled == nullptr) return;
@@ -132,7 +135,8 @@ void register_function(void** binary, const void* host, const char* name) {
 }
 
 void unregister_binary(void** binary) {
-  // The names lie in the library that goes away. (Handles stay valid memory; using one afterwards is the program's error.)
+  // The names lie in the library that goes away. (Handles stay valid memory; using one afterwards is the program's
+  // error.)
   auto* b = reinterpret_cast<Binary*>(binary);
   Registry& r = registry();
   std::unique_lock lock(r.mutex);
@@ -157,7 +161,8 @@ Status variable(const void* host, Variable& found) {
   if (v.address == nullptr) {
     // Part of the module's image in device memory, which the context's share covers: only address space is taken.
     v.node_device = current_node_device();
-    if (const Status status = allocate(v.address, std::max<std::size_t>(v.bytes, 1), v.node_device); status != abi::kSuccess) {
+    if (const Status status = allocate(v.address, std::max<std::size_t>(v.bytes, 1), v.node_device);
+        status != abi::kSuccess) {
       return status;
     }
   }
@@ -204,17 +209,45 @@ Status launch(Function* function, const LaunchShape& shape, void** arguments, vo
 Status function_attribute(int& value, int attribute, const Function& function) {
   const int limit = static_cast<int>(gpu().shared_per_block);
   switch (attribute) {
-    case 0: value = function.max_threads; break;
-    case 1: value = function.static_shared; break;
-    case 2: value = 0; break;
-    case 3: value = function.local_bytes; break;
-    case 4: value = function.registers; break;
-    case 5: case 6: value = static_cast<int>(gpu().compute_major * 10 + gpu().compute_minor); break;
-    case 7: value = 0; break;
-    case 8: value = function.max_dynamic_shared >= 0 ? function.max_dynamic_shared : limit - function.static_shared; break;
-    case 9: value = -1; break;
-    case 10: case 11: case 12: case 13: case 14: case 15: case 16: value = 0; break;
-    default: return abi::kInvalidValue;
+    case 0:
+      value = function.max_threads;
+      break;
+    case 1:
+      value = function.static_shared;
+      break;
+    case 2:
+      value = 0;
+      break;
+    case 3:
+      value = function.local_bytes;
+      break;
+    case 4:
+      value = function.registers;
+      break;
+    case 5:
+    case 6:
+      value = static_cast<int>(gpu().compute_major * 10 + gpu().compute_minor);
+      break;
+    case 7:
+      value = 0;
+      break;
+    case 8:
+      value = function.max_dynamic_shared >= 0 ? function.max_dynamic_shared : limit - function.static_shared;
+      break;
+    case 9:
+      value = -1;
+      break;
+    case 10:
+    case 11:
+    case 12:
+    case 13:
+    case 14:
+    case 15:
+    case 16:
+      value = 0;
+      break;
+    default:
+      return abi::kInvalidValue;
   }
   return abi::kSuccess;
 }
@@ -223,14 +256,18 @@ Status set_function_attribute(Function& function, int attribute, int value) {
   constexpr int kMaxDynamicShared = 8, kCarveout = 9, kNonPortableCluster = 14, kClusterPolicy = 15;
   switch (attribute) {
     case kMaxDynamicShared:
-      if (value < 0 || value + function.static_shared > static_cast<int>(gpu().shared_per_block_optin)) return abi::kInvalidValue;
+      if (value < 0 || value + function.static_shared > static_cast<int>(gpu().shared_per_block_optin))
+        return abi::kInvalidValue;
       function.max_dynamic_shared = value;
       return abi::kSuccess;
     case kCarveout:
       return value >= -1 && value <= 100 ? abi::kSuccess : abi::kInvalidValue;
     case kNonPortableCluster:
     case kClusterPolicy:
-    case 10: case 11: case 12: case 13:
+    case 10:
+    case 11:
+    case 12:
+    case 13:
       return abi::kSuccess;
     default:
       return abi::kInvalidValue;

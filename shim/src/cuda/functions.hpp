@@ -15,18 +15,18 @@ struct Parameter {
 };
 
 struct Function {
-  const char* name = nullptr;     // mangled
-  std::uint64_t hash = 0;         // of the name; the core knows it once `known` is set
+  const char* name = nullptr;  // mangled
+  std::uint64_t hash = 0;      // of the name; the core knows it once `known` is set
   bool known = false;
   // How argument 0 says how many elements there are: bytes of that integer, 0 it does not, -1 not looked at yet.
   std::int8_t count_bytes = -1;
   std::uint16_t count_argument = 0;
   bool from_module = false;
-  int registers = 40;             // assumed where the code was not read
+  int registers = 40;  // assumed where the code was not read
   int static_shared = 0;
   int local_bytes = 0;
   int max_threads = 1024;
-  int max_dynamic_shared = -1;    // -1: the limit without opting in
+  int max_dynamic_shared = -1;        // -1: the limit without opting in
   std::vector<Parameter> parameters;  // of module functions
   void* module = nullptr;
 };
@@ -48,7 +48,7 @@ void register_variable(const void* host, const char* name, std::size_t bytes);
 // Device memory behind a __device__ variable; made on first use.
 Status variable(const void* host, Variable& found);
 
-Function* find_function(const void* host);       // by host stub or by handle; nullptr unknown
+Function* find_function(const void* host);  // by host stub or by handle; nullptr unknown
 bool is_function(const void* handle);
 Status launch(Function* function, const LaunchShape& shape, void** arguments, void* stream);
 

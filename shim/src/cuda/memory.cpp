@@ -23,8 +23,8 @@ struct Chunk {  // one granule shared by small allocations
 };
 
 struct DeviceHeap {
-  RangeList free;                                // granules
-  std::map<std::uintptr_t, Chunk> chunks;        // by base; first fit in address order
+  RangeList free;                          // granules
+  std::map<std::uintptr_t, Chunk> chunks;  // by base; first fit in address order
   std::uint64_t allocated = 0;
   bool mapped = false;
 };
@@ -33,7 +33,7 @@ struct Physical {  // cuMemCreate
   std::uint64_t bytes;
   abi::AllocationProperties properties;
   int node_device;
-  unsigned handles = 1;   // cuMemCreate and cuMemRetainAllocationHandle
+  unsigned handles = 1;  // cuMemCreate and cuMemRetainAllocationHandle
   std::uintptr_t mapped_at = 0;
 };
 
@@ -47,7 +47,7 @@ struct Heaps {
   std::map<std::uintptr_t, std::uint64_t> reservations;
   std::map<std::uint64_t, Physical> physical;
   std::uint64_t next_physical = 1;
-  std::uint64_t charged[kMaxDevices] = {};       // by this process, all kinds but contexts
+  std::uint64_t charged[kMaxDevices] = {};  // by this process, all kinds but contexts
 };
 
 Heaps& heaps() {

@@ -1,5 +1,5 @@
-// Device memory: one range of addresses per device, the same in every process of a run, backed only where somebody writes.
-// Accounting is exact and shared by all processes that use a device (wire::DeviceState).
+// Device memory: one range of addresses per device, the same in every process of a run, backed only where somebody
+// writes. Accounting is exact and shared by all processes that use a device (wire::DeviceState).
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace phantora::cuda {
 
-inline constexpr std::uint64_t kGranule = 2ULL << 20;   // of physical device memory, as the driver's
+inline constexpr std::uint64_t kGranule = 2ULL << 20;     // of physical device memory, as the driver's
 inline constexpr std::uint64_t kSmallLimit = 1ULL << 20;  // below: carved out of shared granules
 inline constexpr std::uint64_t kSmallAlign = 512;
 inline constexpr std::uint64_t kCopyLimit = 1ULL << 20;  // host copies up to here really copy
 
 struct Allocation {
   std::uintptr_t base = 0;
-  std::uint64_t bytes = 0;      // as asked for
+  std::uint64_t bytes = 0;  // as asked for
   int node_device = 0;
   bool managed = false;
-  bool mapped = false;          // by cuMemMap
+  bool mapped = false;  // by cuMemMap
   std::uint64_t id = 0;
 };
 
@@ -67,7 +67,7 @@ inline bool pinned(const void* pointer) {
   return find_host(pointer, range);
 }
 
-void release_memory();        // at exit
+void release_memory();          // at exit
 void forget_memory_in_child();  // after fork: nothing here is the child's
 
 }  // namespace phantora::cuda

@@ -1,8 +1,8 @@
 // Modules loaded at run time: Triton's and nvrtc's cubins, PTX text, fat binaries.
 //
-// A cubin is an ELF file: sections .text.NAME (kernels), .nv.info and .nv.info.NAME (attributes: registers, parameters),
-// .nv.shared.NAME. PTX is text with .entry NAME. A fat binary may be compressed and is not read: its kernels are known by the
-// names that are asked for.
+// A cubin is an ELF file: sections .text.NAME (kernels), .nv.info and .nv.info.NAME (attributes: registers,
+// parameters), .nv.shared.NAME. PTX is text with .entry NAME. A fat binary may be compressed and is not read: its
+// kernels are known by the names that are asked for.
 #include <elf.h>
 
 #include <cctype>
@@ -50,7 +50,8 @@ Function& add_function(Module& module, const std::string& name) {
 
 // Attribute records of .nv.info: u8 format, u8 id, u16 value or size, then (format 4) `size` bytes.
 constexpr std::uint8_t kSized = 4;
-constexpr std::uint8_t kRegisterCount = 0x2f, kFrameSize = 0x11, kParameter = 0x17, kMaxThreads = 0x05, kRequiredThreads = 0x10;
+constexpr std::uint8_t kRegisterCount = 0x2f, kFrameSize = 0x11, kParameter = 0x17, kMaxThreads = 0x05,
+                       kRequiredThreads = 0x10;
 
 template <typename Use>
 void each_attribute(const unsigned char* data, std::size_t bytes, Use use) {
@@ -95,7 +96,9 @@ bool read_cubin(Module& module, const unsigned char* image) {
   std::memcpy(sections.data(), image + header.e_shoff, sections.size() * sizeof(Elf64_Shdr));
   if (header.e_shstrndx >= sections.size()) return false;
   const char* names = reinterpret_cast<const char*>(image + sections[header.e_shstrndx].sh_offset);
-  const auto starts = [](const char* text, const char* prefix) { return std::strncmp(text, prefix, std::strlen(prefix)) == 0; };
+  const auto starts = [](const char* text, const char* prefix) {
+    return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
+  };
   const Elf64_Shdr* symbols = nullptr;
   for (const Elf64_Shdr& section : sections) {
     const char* name = names + section.sh_name;
@@ -214,7 +217,8 @@ Status module_global(void*& address, std::size_t& bytes, void* handle, const cha
   auto [it, added] = module->globals.try_emplace(name);
   if (added) {
     it->second.bytes = 256;
-    if (const Status status = allocate(it->second.address, it->second.bytes, current_node_device()); status != abi::kSuccess) {
+    if (const Status status = allocate(it->second.address, it->second.bytes, current_node_device());
+        status != abi::kSuccess) {
       return status;
     }
   }

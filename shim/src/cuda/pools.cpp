@@ -13,11 +13,11 @@ namespace {
 
 struct Pool {
   int ordinal = 0;
-  bool own = false;                       // of cudaMemPoolCreate
+  bool own = false;  // of cudaMemPoolCreate
   std::uint64_t used = 0, high = 0;
   std::uint64_t release_threshold = 0;
   int reuse[3] = {1, 1, 1};
-  std::map<int, int> access;              // ordinal to flags
+  std::map<int, int> access;  // ordinal to flags
 };
 
 struct Pools {
@@ -45,7 +45,8 @@ Pool* find(void* handle) {
   return found == pools().alive.end() ? nullptr : found->second;
 }
 
-constexpr int kReuseFirst = 1, kReuseLast = 3, kThreshold = 4, kReserved = 5, kReservedHigh = 6, kUsed = 7, kUsedHigh = 8;
+constexpr int kReuseFirst = 1, kReuseLast = 3, kThreshold = 4, kReserved = 5, kReservedHigh = 6, kUsed = 7,
+              kUsedHigh = 8;
 constexpr int kReadWrite = 3;
 
 }  // namespace
@@ -63,7 +64,8 @@ Status pool_allocate(void** pointer, std::size_t bytes, void* handle, void* stre
     pool = find(handle);
     if (pool == nullptr) return abi::kInvalidValue;
   }
-  if (const Status status = allocate(*pointer, bytes, node_device_of(pool->ordinal)); status != abi::kSuccess) return status;
+  if (const Status status = allocate(*pointer, bytes, node_device_of(pool->ordinal)); status != abi::kSuccess)
+    return status;
   std::lock_guard lock(p.mutex);
   if (*pointer != nullptr) p.blocks[*pointer] = {pool, bytes};
   pool->used += bytes;
@@ -110,7 +112,8 @@ Status set_current_pool(int ordinal, void* pool) {
 
 Status create_pool(void** handle, const abi::PoolProperties* properties) {
   if (handle == nullptr || properties == nullptr || properties->allocType != 1) return abi::kInvalidValue;
-  if (properties->location.type != 1 || properties->handleTypes != 0) return abi::kNotSupported;  // device memory, not exported
+  if (properties->location.type != 1 || properties->handleTypes != 0)
+    return abi::kNotSupported;  // device memory, not exported
   if (properties->location.id < 0 || properties->location.id >= visible_count()) return abi::kInvalidDevice;
   auto* pool = new Pool;
   pool->ordinal = properties->location.id;
@@ -148,11 +151,24 @@ Status pool_attribute(void* handle, int attribute, void* value) {
   if (pool == nullptr || value == nullptr) return abi::kInvalidValue;
   std::uint64_t wide = 0;
   switch (attribute) {
-    case 1: case 2: case 3: std::memcpy(value, &pool->reuse[attribute - kReuseFirst], sizeof(int)); return abi::kSuccess;
-    case kThreshold: wide = pool->release_threshold; break;
-    case kReserved: case kUsed: wide = pool->used; break;
-    case kReservedHigh: case kUsedHigh: wide = pool->high; break;
-    default: return abi::kInvalidValue;
+    case 1:
+    case 2:
+    case 3:
+      std::memcpy(value, &pool->reuse[attribute - kReuseFirst], sizeof(int));
+      return abi::kSuccess;
+    case kThreshold:
+      wide = pool->release_threshold;
+      break;
+    case kReserved:
+    case kUsed:
+      wide = pool->used;
+      break;
+    case kReservedHigh:
+    case kUsedHigh:
+      wide = pool->high;
+      break;
+    default:
+      return abi::kInvalidValue;
   }
   std::memcpy(value, &wide, sizeof wide);
   return abi::kSuccess;

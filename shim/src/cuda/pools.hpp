@@ -1,5 +1,5 @@
-// Stream-ordered memory pools. A freed block goes back to the device at once (release threshold 0, as CUDA's default): what
-// a pool holds is what is allocated from it.
+// Stream-ordered memory pools. A freed block goes back to the device at once (release threshold 0, as CUDA's default):
+// what a pool holds is what is allocated from it.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace phantora::cuda {
 
-Status pool_allocate(void** pointer, std::size_t bytes, void* pool, void* stream);  // pool nullptr: the device's current one
+Status pool_allocate(void** pointer, std::size_t bytes, void* pool,
+                     void* stream);  // pool nullptr: the device's current one
 Status pool_free(void* pointer, void* stream);
 Status default_pool(void** pool, int ordinal);
 Status current_pool(void** pool, int ordinal);

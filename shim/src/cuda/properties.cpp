@@ -1,7 +1,7 @@
 // What the GPU profile says, in the words of cudaDeviceProp and of the device attributes.
 //
-// Values that no profile carries are those of every data-centre GPU since Volta (texture limits, warp size, grid limits); the
-// CUDA C++ Programming Guide lists them under "Compute Capabilities".
+// Values that no profile carries are those of every data-centre GPU since Volta (texture limits, warp size, grid
+// limits); the CUDA C++ Programming Guide lists them under "Compute Capabilities".
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -131,94 +131,316 @@ Status device_attribute(int& value, int attribute, int ordinal) {
   if (const Status status = fill_properties(p, ordinal); status != abi::kSuccess) return status;
   const wire::GpuProperties& g = gpu();
   switch (attribute) {
-    case 1: value = p.maxThreadsPerBlock; break;
-    case 2: case 3: case 4: value = p.maxThreadsDim[attribute - 2]; break;
-    case 5: case 6: case 7: value = p.maxGridSize[attribute - 5]; break;
-    case 8: value = to_int(p.sharedMemPerBlock); break;
-    case 9: value = to_int(p.totalConstMem); break;
-    case 10: value = p.warpSize; break;
-    case 11: value = to_int(p.memPitch); break;
-    case 12: value = p.regsPerBlock; break;
-    case 13: value = to_int(g.clock_khz); break;
-    case 14: value = to_int(p.textureAlignment); break;
-    case 15: value = 1; break;                                  // copy and kernel overlap
-    case 16: value = p.multiProcessorCount; break;
-    case 17: value = 0; break;                                  // run time limit on kernels
-    case 18: value = p.integrated; break;
-    case 19: value = p.canMapHostMemory; break;
-    case 20: value = 0; break;                                  // compute mode: default
-    case 21: value = p.maxTexture1D; break;
-    case 22: case 23: value = p.maxTexture2D[attribute - 22]; break;
-    case 24: case 25: case 26: value = p.maxTexture3D[attribute - 24]; break;
-    case 27: case 28: case 29: value = p.maxTexture2DLayered[attribute - 27]; break;
-    case 30: value = to_int(p.surfaceAlignment); break;
-    case 31: value = p.concurrentKernels; break;
-    case 32: value = p.ECCEnabled; break;
-    case 33: value = p.pciBusID; break;
-    case 34: value = p.pciDeviceID; break;
-    case 35: value = p.tccDriver; break;
-    case 36: value = to_int(g.memory_clock_khz); break;
-    case 37: value = p.memoryBusWidth; break;
-    case 38: value = p.l2CacheSize; break;
-    case 39: value = p.maxThreadsPerMultiProcessor; break;
-    case 40: value = p.asyncEngineCount; break;
-    case 41: value = p.unifiedAddressing; break;
-    case 42: case 43: value = p.maxTexture1DLayered[attribute - 42]; break;
-    case 44: value = 1; break;
-    case 45: case 46: value = p.maxTexture2DGather[attribute - 45]; break;
-    case 47: case 48: case 49: value = p.maxTexture3DAlt[attribute - 47]; break;
-    case 50: value = p.pciDomainID; break;
-    case 51: value = to_int(p.texturePitchAlignment); break;
-    case 52: value = p.maxTextureCubemap; break;
-    case 53: case 54: value = p.maxTextureCubemapLayered[attribute - 53]; break;
-    case 55: value = p.maxSurface1D; break;
-    case 56: case 57: value = p.maxSurface2D[attribute - 56]; break;
-    case 58: case 59: case 60: value = p.maxSurface3D[attribute - 58]; break;
-    case 61: case 62: value = p.maxSurface1DLayered[attribute - 61]; break;
-    case 63: case 64: case 65: value = p.maxSurface2DLayered[attribute - 63]; break;
-    case 66: value = p.maxSurfaceCubemap; break;
-    case 67: case 68: value = p.maxSurfaceCubemapLayered[attribute - 67]; break;
-    case 69: value = 268435456; break;                          // 1D linear texture
-    case 70: case 71: case 72: value = p.maxTexture2DLinear[attribute - 70]; break;
-    case 73: case 74: value = p.maxTexture2DMipmap[attribute - 73]; break;
-    case 75: value = p.major; break;
-    case 76: value = p.minor; break;
-    case 77: value = p.maxTexture1DMipmap; break;
-    case 78: case 79: case 80: value = 1; break;                // stream priorities, L1 caches
-    case 81: value = to_int(p.sharedMemPerMultiprocessor); break;
-    case 82: value = p.regsPerMultiprocessor; break;
-    case 83: value = p.managedMemory; break;
-    case 84: case 85: case 86: value = 0; break;                // multi-GPU board, its id, native host atomics
-    case 87: value = g.compute_major >= 10 ? 64 : 2; break;     // single to double ratio
-    case 88: value = p.pageableMemoryAccess; break;
-    case 89: case 90: case 91: value = 1; break;
-    case 92: case 93: case 94: value = 0; break;                // old stream memory operations
-    case 95: value = p.cooperativeLaunch; break;
-    case 96: value = 0; break;
-    case 97: value = to_int(p.sharedMemPerBlockOptin); break;
-    case 98: value = 0; break;
-    case 99: value = p.hostRegisterSupported; break;
-    case 100: case 101: value = 0; break;
-    case 102: value = 1; break;                                 // virtual memory management
-    case 103: case 104: case 105: value = 0; break;             // exported handles: refused here
-    case 106: value = p.maxBlocksPerMultiProcessor; break;
-    case 107: value = 0; break;
-    case 108: value = p.persistingL2CacheMaxSize; break;
-    case 109: value = p.accessPolicyMaxWindowSize; break;
-    case 110: value = 0; break;
-    case 111: value = to_int(p.reservedSharedMemPerBlock); break;
-    case 112: value = p.sparseCudaArraySupported; break;
-    case 113: value = 0; break;
-    case 114: value = p.timelineSemaphoreInteropSupported; break;
-    case 115: value = p.memoryPoolsSupported; break;
-    case 116: case 117: case 118: case 119: value = 0; break;   // GPUDirect RDMA, pool export
-    case 120: value = p.clusterLaunch; break;
-    case 121: value = 1; break;
-    case 122: case 123: case 124: case 125: case 126: value = attribute == 126 ? 4 : 0; break;
-    case 127: value = g.compute_major >= 9 ? 1 : 0; break;      // tensor maps
-    case 128: case 129: case 130: value = 0; break;             // fabric handles, function pointers, NUMA
-    case 131: case 134: value = -1; break;
-    case 132: case 133: value = 0; break;                       // multicast, MPS
+    case 1:
+      value = p.maxThreadsPerBlock;
+      break;
+    case 2:
+    case 3:
+    case 4:
+      value = p.maxThreadsDim[attribute - 2];
+      break;
+    case 5:
+    case 6:
+    case 7:
+      value = p.maxGridSize[attribute - 5];
+      break;
+    case 8:
+      value = to_int(p.sharedMemPerBlock);
+      break;
+    case 9:
+      value = to_int(p.totalConstMem);
+      break;
+    case 10:
+      value = p.warpSize;
+      break;
+    case 11:
+      value = to_int(p.memPitch);
+      break;
+    case 12:
+      value = p.regsPerBlock;
+      break;
+    case 13:
+      value = to_int(g.clock_khz);
+      break;
+    case 14:
+      value = to_int(p.textureAlignment);
+      break;
+    case 15:
+      value = 1;
+      break;  // copy and kernel overlap
+    case 16:
+      value = p.multiProcessorCount;
+      break;
+    case 17:
+      value = 0;
+      break;  // run time limit on kernels
+    case 18:
+      value = p.integrated;
+      break;
+    case 19:
+      value = p.canMapHostMemory;
+      break;
+    case 20:
+      value = 0;
+      break;  // compute mode: default
+    case 21:
+      value = p.maxTexture1D;
+      break;
+    case 22:
+    case 23:
+      value = p.maxTexture2D[attribute - 22];
+      break;
+    case 24:
+    case 25:
+    case 26:
+      value = p.maxTexture3D[attribute - 24];
+      break;
+    case 27:
+    case 28:
+    case 29:
+      value = p.maxTexture2DLayered[attribute - 27];
+      break;
+    case 30:
+      value = to_int(p.surfaceAlignment);
+      break;
+    case 31:
+      value = p.concurrentKernels;
+      break;
+    case 32:
+      value = p.ECCEnabled;
+      break;
+    case 33:
+      value = p.pciBusID;
+      break;
+    case 34:
+      value = p.pciDeviceID;
+      break;
+    case 35:
+      value = p.tccDriver;
+      break;
+    case 36:
+      value = to_int(g.memory_clock_khz);
+      break;
+    case 37:
+      value = p.memoryBusWidth;
+      break;
+    case 38:
+      value = p.l2CacheSize;
+      break;
+    case 39:
+      value = p.maxThreadsPerMultiProcessor;
+      break;
+    case 40:
+      value = p.asyncEngineCount;
+      break;
+    case 41:
+      value = p.unifiedAddressing;
+      break;
+    case 42:
+    case 43:
+      value = p.maxTexture1DLayered[attribute - 42];
+      break;
+    case 44:
+      value = 1;
+      break;
+    case 45:
+    case 46:
+      value = p.maxTexture2DGather[attribute - 45];
+      break;
+    case 47:
+    case 48:
+    case 49:
+      value = p.maxTexture3DAlt[attribute - 47];
+      break;
+    case 50:
+      value = p.pciDomainID;
+      break;
+    case 51:
+      value = to_int(p.texturePitchAlignment);
+      break;
+    case 52:
+      value = p.maxTextureCubemap;
+      break;
+    case 53:
+    case 54:
+      value = p.maxTextureCubemapLayered[attribute - 53];
+      break;
+    case 55:
+      value = p.maxSurface1D;
+      break;
+    case 56:
+    case 57:
+      value = p.maxSurface2D[attribute - 56];
+      break;
+    case 58:
+    case 59:
+    case 60:
+      value = p.maxSurface3D[attribute - 58];
+      break;
+    case 61:
+    case 62:
+      value = p.maxSurface1DLayered[attribute - 61];
+      break;
+    case 63:
+    case 64:
+    case 65:
+      value = p.maxSurface2DLayered[attribute - 63];
+      break;
+    case 66:
+      value = p.maxSurfaceCubemap;
+      break;
+    case 67:
+    case 68:
+      value = p.maxSurfaceCubemapLayered[attribute - 67];
+      break;
+    case 69:
+      value = 268435456;
+      break;  // 1D linear texture
+    case 70:
+    case 71:
+    case 72:
+      value = p.maxTexture2DLinear[attribute - 70];
+      break;
+    case 73:
+    case 74:
+      value = p.maxTexture2DMipmap[attribute - 73];
+      break;
+    case 75:
+      value = p.major;
+      break;
+    case 76:
+      value = p.minor;
+      break;
+    case 77:
+      value = p.maxTexture1DMipmap;
+      break;
+    case 78:
+    case 79:
+    case 80:
+      value = 1;
+      break;  // stream priorities, L1 caches
+    case 81:
+      value = to_int(p.sharedMemPerMultiprocessor);
+      break;
+    case 82:
+      value = p.regsPerMultiprocessor;
+      break;
+    case 83:
+      value = p.managedMemory;
+      break;
+    case 84:
+    case 85:
+    case 86:
+      value = 0;
+      break;  // multi-GPU board, its id, native host atomics
+    case 87:
+      value = g.compute_major >= 10 ? 64 : 2;
+      break;  // single to double ratio
+    case 88:
+      value = p.pageableMemoryAccess;
+      break;
+    case 89:
+    case 90:
+    case 91:
+      value = 1;
+      break;
+    case 92:
+    case 93:
+    case 94:
+      value = 0;
+      break;  // old stream memory operations
+    case 95:
+      value = p.cooperativeLaunch;
+      break;
+    case 96:
+      value = 0;
+      break;
+    case 97:
+      value = to_int(p.sharedMemPerBlockOptin);
+      break;
+    case 98:
+      value = 0;
+      break;
+    case 99:
+      value = p.hostRegisterSupported;
+      break;
+    case 100:
+    case 101:
+      value = 0;
+      break;
+    case 102:
+      value = 1;
+      break;  // virtual memory management
+    case 103:
+    case 104:
+    case 105:
+      value = 0;
+      break;  // exported handles: refused here
+    case 106:
+      value = p.maxBlocksPerMultiProcessor;
+      break;
+    case 107:
+      value = 0;
+      break;
+    case 108:
+      value = p.persistingL2CacheMaxSize;
+      break;
+    case 109:
+      value = p.accessPolicyMaxWindowSize;
+      break;
+    case 110:
+      value = 0;
+      break;
+    case 111:
+      value = to_int(p.reservedSharedMemPerBlock);
+      break;
+    case 112:
+      value = p.sparseCudaArraySupported;
+      break;
+    case 113:
+      value = 0;
+      break;
+    case 114:
+      value = p.timelineSemaphoreInteropSupported;
+      break;
+    case 115:
+      value = p.memoryPoolsSupported;
+      break;
+    case 116:
+    case 117:
+    case 118:
+    case 119:
+      value = 0;
+      break;  // GPUDirect RDMA, pool export
+    case 120:
+      value = p.clusterLaunch;
+      break;
+    case 121:
+      value = 1;
+      break;
+    case 122:
+    case 123:
+    case 124:
+    case 125:
+    case 126:
+      value = attribute == 126 ? 4 : 0;
+      break;
+    case 127:
+      value = g.compute_major >= 9 ? 1 : 0;
+      break;  // tensor maps
+    case 128:
+    case 129:
+    case 130:
+      value = 0;
+      break;  // fabric handles, function pointers, NUMA
+    case 131:
+    case 134:
+      value = -1;
+      break;
+    case 132:
+    case 133:
+      value = 0;
+      break;  // multicast, MPS
     default:
       // 135 and later: features that the shim does not have. Anything beyond CUDA 13.5 is unknown.
       if (attribute < 135 || attribute > 170) return abi::kInvalidValue;

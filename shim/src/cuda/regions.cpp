@@ -44,7 +44,8 @@ Region* map_region(std::atomic<Region*>& slot, std::uintptr_t base, std::uint64_
   void* granules = reserve(0, bytes / kGranule);
   if (memory == nullptr || pages == nullptr || granules == nullptr) {
     char text[160];
-    std::snprintf(text, sizeof text, "no room for %llu GiB of addresses at %p: is the address space limited (ulimit -v)?",
+    std::snprintf(text, sizeof text,
+                  "no room for %llu GiB of addresses at %p: is the address space limited (ulimit -v)?",
                   static_cast<unsigned long long>(bytes >> 30), reinterpret_cast<void*>(base));
     client::note("failure", text);
     return nullptr;

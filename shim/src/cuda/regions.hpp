@@ -13,10 +13,11 @@ namespace phantora::cuda {
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint64_t kPagesPerGranule = 512;
 
-// Fixed, so that addresses are the same in every rank and every run. Below where Linux puts programs, heaps and libraries.
+// Fixed, so that addresses are the same in every rank and every run. Below where Linux puts programs, heaps and
+// libraries.
 inline constexpr std::uintptr_t kVirtualBase = 0x100000000000;  // reservations of cuMemAddressReserve
 inline constexpr std::uint64_t kVirtualBytes = 4ULL << 40;
-inline constexpr std::uintptr_t kDeviceBase = 0x200000000000;   // one region per node device
+inline constexpr std::uintptr_t kDeviceBase = 0x200000000000;  // one region per node device
 inline constexpr std::uint64_t kDeviceStride = 1ULL << 40;
 
 using ByteSet = std::array<std::uint64_t, kPage / 64>;  // one bit a byte of a mixed page

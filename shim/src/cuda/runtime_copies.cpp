@@ -37,8 +37,10 @@ int copy_3d(const abi::Memcpy3D* p, void* stream, Blocking blocking) {
   c.target_pitch = p->dstPtr.pitch;
   c.source_plane = p->srcPtr.pitch * p->srcPtr.ysize;
   c.target_plane = p->dstPtr.pitch * p->dstPtr.ysize;
-  c.source = static_cast<const char*>(p->srcPtr.ptr) + p->srcPos.x + p->srcPos.y * c.source_pitch + p->srcPos.z * c.source_plane;
-  c.target = static_cast<char*>(p->dstPtr.ptr) + p->dstPos.x + p->dstPos.y * c.target_pitch + p->dstPos.z * c.target_plane;
+  c.source = static_cast<const char*>(p->srcPtr.ptr) + p->srcPos.x + p->srcPos.y * c.source_pitch +
+             p->srcPos.z * c.source_plane;
+  c.target =
+      static_cast<char*>(p->dstPtr.ptr) + p->dstPos.x + p->dstPos.y * c.target_pitch + p->dstPos.z * c.target_plane;
   return copy(c, p->kind, stream, blocking);
 }
 
@@ -60,16 +62,18 @@ int cudaMemcpy(void* target, const void* source, std::size_t bytes, int kind) {
 int cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, int kind, void* stream) {
   return keep(copy(linear(target, source, bytes), kind, stream, Blocking::kNo));
 }
-int cudaMemcpy2D(void* target, std::size_t target_pitch, const void* source, std::size_t source_pitch, std::size_t width,
-                 std::size_t height, int kind) {
+int cudaMemcpy2D(void* target, std::size_t target_pitch, const void* source, std::size_t source_pitch,
+                 std::size_t width, std::size_t height, int kind) {
   return keep(copy(pitched(target, target_pitch, source, source_pitch, width, height), kind, nullptr, Blocking::kYes));
 }
-int cudaMemcpy2DAsync(void* target, std::size_t target_pitch, const void* source, std::size_t source_pitch, std::size_t width,
-                      std::size_t height, int kind, void* stream) {
+int cudaMemcpy2DAsync(void* target, std::size_t target_pitch, const void* source, std::size_t source_pitch,
+                      std::size_t width, std::size_t height, int kind, void* stream) {
   return keep(copy(pitched(target, target_pitch, source, source_pitch, width, height), kind, stream, Blocking::kNo));
 }
 int cudaMemcpy3D(const abi::Memcpy3D* parameters) { return keep(copy_3d(parameters, nullptr, Blocking::kYes)); }
-int cudaMemcpy3DAsync(const abi::Memcpy3D* parameters, void* stream) { return keep(copy_3d(parameters, stream, Blocking::kNo)); }
+int cudaMemcpy3DAsync(const abi::Memcpy3D* parameters, void* stream) {
+  return keep(copy_3d(parameters, stream, Blocking::kNo));
+}
 
 int cudaMemcpyPeerAsync(void* target, int, const void* source, int, std::size_t bytes, void* stream) {
   return keep(copy(linear(target, source, bytes), abi::kDeviceToDevice, stream, Blocking::kNo));
@@ -78,8 +82,8 @@ int cudaMemcpyPeer(void* target, int, const void* source, int, std::size_t bytes
   return keep(copy(linear(target, source, bytes), abi::kDeviceToDevice, nullptr, Blocking::kYes));
 }
 
-int cudaMemcpyBatchAsync(void* const* targets, const void* const* sources, const std::size_t* sizes, std::size_t count, void*,
-                         std::size_t*, std::size_t, void* stream) {
+int cudaMemcpyBatchAsync(void* const* targets, const void* const* sources, const std::size_t* sizes, std::size_t count,
+                         void*, std::size_t*, std::size_t, void* stream) {
   if (targets == nullptr || sources == nullptr || sizes == nullptr) return keep(abi::kInvalidValue);
   for (std::size_t i = 0; i < count; ++i) {
     const int status = copy(linear(targets[i], sources[i], sizes[i]), abi::kDefault, stream, Blocking::kNo);
@@ -88,7 +92,8 @@ int cudaMemcpyBatchAsync(void* const* targets, const void* const* sources, const
   return abi::kSuccess;
 }
 
-int cudaMemcpyToSymbolAsync(const void* symbol, const void* source, std::size_t bytes, std::size_t offset, int kind, void* stream) {
+int cudaMemcpyToSymbolAsync(const void* symbol, const void* source, std::size_t bytes, std::size_t offset, int kind,
+                            void* stream) {
   char* address = nullptr;
   if (const int status = symbol_copy(symbol, offset, bytes, address); status != abi::kSuccess) return keep(status);
   return keep(copy(linear(address, source, bytes), kind, stream, Blocking::kNo));
@@ -98,7 +103,8 @@ int cudaMemcpyToSymbol(const void* symbol, const void* source, std::size_t bytes
   if (const int status = symbol_copy(symbol, offset, bytes, address); status != abi::kSuccess) return keep(status);
   return keep(copy(linear(address, source, bytes), kind, nullptr, Blocking::kYes));
 }
-int cudaMemcpyFromSymbolAsync(void* target, const void* symbol, std::size_t bytes, std::size_t offset, int kind, void* stream) {
+int cudaMemcpyFromSymbolAsync(void* target, const void* symbol, std::size_t bytes, std::size_t offset, int kind,
+                              void* stream) {
   char* address = nullptr;
   if (const int status = symbol_copy(symbol, offset, bytes, address); status != abi::kSuccess) return keep(status);
   return keep(copy(linear(target, address, bytes), kind, stream, Blocking::kNo));
@@ -113,7 +119,8 @@ int cudaMemsetAsync(void* pointer, int value, std::size_t bytes, void* stream) {
   return keep(fill(pointer, static_cast<std::uint32_t>(value & 0xff), 1, bytes, 1, bytes, stream));
 }
 int cudaMemset(void* pointer, int value, std::size_t bytes) { return cudaMemsetAsync(pointer, value, bytes, nullptr); }
-int cudaMemset2DAsync(void* pointer, std::size_t pitch, int value, std::size_t width, std::size_t height, void* stream) {
+int cudaMemset2DAsync(void* pointer, std::size_t pitch, int value, std::size_t width, std::size_t height,
+                      void* stream) {
   return keep(fill(pointer, static_cast<std::uint32_t>(value & 0xff), 1, width, height, pitch, stream));
 }
 int cudaMemset2D(void* pointer, std::size_t pitch, int value, std::size_t width, std::size_t height) {

@@ -53,7 +53,8 @@ void __cudaRegisterFatBinaryEnd(void**) {}
 void __cudaUnregisterFatBinary(void** binary) {
   if (binary != nullptr) unregister_binary(binary);
 }
-void __cudaRegisterFunction(void** binary, const char* host, char*, const char* name, int, void*, void*, void*, void*, int*) {
+void __cudaRegisterFunction(void** binary, const char* host, char*, const char* name, int, void*, void*, void*, void*,
+                            int*) {
   register_function(binary, host, name);
 }
 void __cudaRegisterVar(void**, char* host, char*, const char* name, int, std::size_t bytes, int, int) {
@@ -62,7 +63,9 @@ void __cudaRegisterVar(void**, char* host, char*, const char* name, int, std::si
 void __cudaRegisterManagedVar(void**, void** host, char*, const char* name, int, std::size_t bytes, int, int) {
   register_variable(host, name, bytes);
 }
-void __cudaRegisterHostVar(void**, const char* name, char* host, std::size_t bytes) { register_variable(host, name, bytes); }
+void __cudaRegisterHostVar(void**, const char* name, char* host, std::size_t bytes) {
+  register_variable(host, name, bytes);
+}
 char __cudaInitModule(void**) { return 0; }
 
 unsigned __cudaPushCallConfiguration(abi::Dim3 grid, abi::Dim3 block, std::size_t shared_bytes, void* stream) {
@@ -91,12 +94,14 @@ int cudaGetKernel(void** kernel, const void* host) { return __cudaGetKernel(kern
 int cudaGetFuncBySymbol(void** function, const void* host) { return __cudaGetKernel(function, host); }
 
 // The handle comes from __cudaGetKernel: it is a Function.
-int __cudaLaunchKernel(void* kernel, abi::Dim3 grid, abi::Dim3 block, void** arguments, std::size_t shared_bytes, void* stream) {
+int __cudaLaunchKernel(void* kernel, abi::Dim3 grid, abi::Dim3 block, void** arguments, std::size_t shared_bytes,
+                       void* stream) {
   if (kernel == nullptr) return keep(abi::kInvalidDeviceFunction);
   return keep(launch(static_cast<Function*>(kernel), shape(grid, block, shared_bytes), arguments, stream));
 }
 
-int cudaLaunchKernel(const void* host, abi::Dim3 grid, abi::Dim3 block, void** arguments, std::size_t shared_bytes, void* stream) {
+int cudaLaunchKernel(const void* host, abi::Dim3 grid, abi::Dim3 block, void** arguments, std::size_t shared_bytes,
+                     void* stream) {
   Function* function = as_function(host);
   if (function == nullptr) return keep(abi::kInvalidDeviceFunction);
   return keep(launch(function, shape(grid, block, shared_bytes), arguments, stream));
@@ -108,8 +113,8 @@ int cudaLaunchKernelExC(const abi::LaunchConfig* config, const void* host, void*
   return keep(launch(function, shape(config->grid, config->block, config->shared_bytes), arguments, config->stream));
 }
 
-int cudaLaunchCooperativeKernel(const void* host, abi::Dim3 grid, abi::Dim3 block, void** arguments, std::size_t shared_bytes,
-                                void* stream) {
+int cudaLaunchCooperativeKernel(const void* host, abi::Dim3 grid, abi::Dim3 block, void** arguments,
+                                std::size_t shared_bytes, void* stream) {
   Function* function = as_function(host);
   if (function == nullptr) return keep(abi::kInvalidDeviceFunction);
   const std::uint64_t blocks = static_cast<std::uint64_t>(grid.x) * grid.y * grid.z;
@@ -140,13 +145,14 @@ int cudaFuncSetCacheConfig(const void* host, int) {
 }
 int cudaFuncGetName(const char** name, const void* host) {
   const Function* function = as_function(host);
-  if (name == nullptr || function == nullptr) return keep(name == nullptr ? abi::kInvalidValue : abi::kInvalidDeviceFunction);
+  if (name == nullptr || function == nullptr)
+    return keep(name == nullptr ? abi::kInvalidValue : abi::kInvalidDeviceFunction);
   *name = function->name;
   return abi::kSuccess;
 }
 
-int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* host, int block_size, std::size_t shared,
-                                                           unsigned) {
+int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* host, int block_size,
+                                                           std::size_t shared, unsigned) {
   const Function* function = as_function(host);
   if (blocks == nullptr) return keep(abi::kInvalidValue);
   if (function == nullptr) return keep(abi::kInvalidDeviceFunction);

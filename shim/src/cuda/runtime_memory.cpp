@@ -131,10 +131,14 @@ int cudaFreeAsync(void* pointer, void* stream) { return keep(pool_free(pointer, 
 int cudaDeviceGetDefaultMemPool(void** pool, int device) { return keep(default_pool(pool, device)); }
 int cudaDeviceGetMemPool(void** pool, int device) { return keep(current_pool(pool, device)); }
 int cudaDeviceSetMemPool(int device, void* pool) { return keep(set_current_pool(device, pool)); }
-int cudaMemPoolCreate(void** pool, const abi::PoolProperties* properties) { return keep(create_pool(pool, properties)); }
+int cudaMemPoolCreate(void** pool, const abi::PoolProperties* properties) {
+  return keep(create_pool(pool, properties));
+}
 int cudaMemPoolDestroy(void* pool) { return keep(destroy_pool(pool)); }
 int cudaMemPoolTrimTo(void* pool, std::size_t) { return keep(valid_pool(pool) ? abi::kSuccess : abi::kInvalidValue); }
-int cudaMemPoolGetAttribute(void* pool, int attribute, void* value) { return keep(pool_attribute(pool, attribute, value)); }
+int cudaMemPoolGetAttribute(void* pool, int attribute, void* value) {
+  return keep(pool_attribute(pool, attribute, value));
+}
 int cudaMemPoolSetAttribute(void* pool, int attribute, void* value) {
   return keep(set_pool_attribute(pool, attribute, value));
 }

@@ -31,7 +31,9 @@ void run_callback(void* context) {
 
 extern "C" {
 
-int cudaStreamCreate(void** stream) { return stream == nullptr ? keep(abi::kInvalidValue) : keep(create_stream(*stream, 0, 0)); }
+int cudaStreamCreate(void** stream) {
+  return stream == nullptr ? keep(abi::kInvalidValue) : keep(create_stream(*stream, 0, 0));
+}
 int cudaStreamCreateWithFlags(void** stream, unsigned flags) {
   return stream == nullptr ? keep(abi::kInvalidValue) : keep(create_stream(*stream, flags, 0));
 }

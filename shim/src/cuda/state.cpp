@@ -31,7 +31,7 @@ struct State {
   std::atomic<bool> used{false};  // a context exists or existed
   int count = 0;
   std::array<int, kMaxDevices> node_device{};
-  std::array<Device, kMaxDevices> devices;       // by ordinal
+  std::array<Device, kMaxDevices> devices;         // by ordinal
   std::vector<std::unique_ptr<Context>> contexts;  // of cuCtxCreate
   std::uint64_t next_context = 1;
   bool peers[kMaxDevices][kMaxDevices] = {};
@@ -46,8 +46,8 @@ thread_local int this_ordinal = 0;
 thread_local std::vector<Context*>* context_stack = nullptr;
 thread_local Context* this_context = nullptr;
 
-// A child of a process that has used CUDA cannot use it, as with the real driver; a child of one that has not starts afresh
-// and reads CUDA_VISIBLE_DEVICES anew (the launcher forks ranks from a process that never touches CUDA).
+// A child of a process that has used CUDA cannot use it, as with the real driver; a child of one that has not starts
+// afresh and reads CUDA_VISIBLE_DEVICES anew (the launcher forks ranks from a process that never touches CUDA).
 void after_fork_in_child() {
   State& s = state();
   new (&s.mutex) std::mutex;
@@ -68,8 +68,9 @@ bool parse_index(const std::string& text, int limit, int& index) {
       std::memset(&uuid, 0, sizeof uuid);
       node_device_uuid(uuid, device);
       const auto* b = reinterpret_cast<const unsigned char*>(uuid.bytes);
-      std::snprintf(written, sizeof written, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-                    b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+      std::snprintf(written, sizeof written, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                    b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+                    b[15]);
       if (std::string_view(written).substr(0, text.size()) == text) {
         index = device;
         return true;
@@ -169,7 +170,8 @@ Context* primary_context(int ordinal, Status& status) {
       return nullptr;
     }
     s.used.store(true);
-    device.primary.store(new Context{ordinal, node_device, true, s.next_context++, device.flags}, std::memory_order_release);
+    device.primary.store(new Context{ordinal, node_device, true, s.next_context++, device.flags},
+                         std::memory_order_release);
   }
   return device.primary.load();
 }
@@ -179,7 +181,9 @@ bool primary_active(int ordinal) {
 }
 
 unsigned primary_flags(int ordinal) { return state().devices[static_cast<std::size_t>(ordinal)].flags; }
-void set_primary_flags(int ordinal, unsigned flags) { state().devices[static_cast<std::size_t>(ordinal)].flags = flags; }
+void set_primary_flags(int ordinal, unsigned flags) {
+  state().devices[static_cast<std::size_t>(ordinal)].flags = flags;
+}
 
 Context* current_context() { return this_context; }
 

@@ -9,16 +9,16 @@
 namespace phantora::cuda {
 namespace {
 
-constexpr std::uint32_t kStreams = 65536;    // ordinals are 16 bits
+constexpr std::uint32_t kStreams = 65536;  // ordinals are 16 bits
 constexpr std::uint32_t kEvents = 1U << 20;
 
 // Tables are zero pages until used. A handle is the address of its entry, so that checking one is arithmetic.
 struct Slot {
   Stream stream;
   std::atomic<bool> alive{false};
-  std::uint64_t work = 0;              // ops since the start, for the legacy stream's ordering
-  std::uint64_t legacy_seen = 0;       // work of the legacy stream that this one is ordered after
-  std::uint64_t seen_by_legacy = 0;    // own work that the legacy stream is ordered after
+  std::uint64_t work = 0;            // ops since the start, for the legacy stream's ordering
+  std::uint64_t legacy_seen = 0;     // work of the legacy stream that this one is ordered after
+  std::uint64_t seen_by_legacy = 0;  // own work that the legacy stream is ordered after
 };
 
 struct EventSlot {
@@ -32,12 +32,12 @@ EventSlot event_table[kEvents];
 struct Tables {
   std::mutex mutex;
   std::uint32_t next_stream = 1;
-  std::vector<std::uint16_t> free_streams;     // used only when ordinals run out
+  std::vector<std::uint16_t> free_streams;  // used only when ordinals run out
   std::size_t free_at = 0;
   std::uint32_t next_event = 1;
   std::vector<std::uint32_t> free_events;
   std::atomic<int> blocking_streams{0};
-  std::vector<std::uint16_t> blocking;         // alive, not cudaStreamNonBlocking
+  std::vector<std::uint16_t> blocking;  // alive, not cudaStreamNonBlocking
   std::uint64_t legacy_work[kMaxDevices] = {};
   std::uint64_t next_id = 3;
 };
@@ -99,8 +99,8 @@ void order(const StreamRef& before, const StreamRef& after) {
   submit_event(wire::RecordType::kStreamWait, client::CallKind::kFree, after, e.id, e.generation);
 }
 
-// The legacy default stream waits for all blocking streams of its device, and they for it. Nothing to do for programs like
-// PyTorch, whose streams are all non-blocking.
+// The legacy default stream waits for all blocking streams of its device, and they for it. Nothing to do for programs
+// like PyTorch, whose streams are all non-blocking.
 void order_with_legacy(void* handle, const StreamRef& stream) {
   Tables& t = tables();
   if (t.blocking_streams.load(std::memory_order_relaxed) == 0) return;
@@ -166,8 +166,12 @@ Status create_stream(void*& handle, unsigned flags, int priority) {
     return abi::kOutOfMemory;
   }
   Slot& slot = stream_table[ordinal];
-  slot.stream = {current_node_device(), current_ordinal(), static_cast<std::uint16_t>(ordinal), flags,
-                 priority < -5 ? -5 : (priority > 0 ? 0 : priority), t.next_id++};
+  slot.stream = {current_node_device(),
+                 current_ordinal(),
+                 static_cast<std::uint16_t>(ordinal),
+                 flags,
+                 priority < -5 ? -5 : (priority > 0 ? 0 : priority),
+                 t.next_id++};
   slot.work = slot.seen_by_legacy = 0;
   slot.legacy_seen = t.legacy_work[slot.stream.node_device];
   if ((flags & abi::kStreamNonBlocking) == 0) {
@@ -251,7 +255,8 @@ Status create_event(void*& handle, unsigned flags) {
     return abi::kOutOfMemory;
   }
   EventSlot& slot = event_table[id];
-  // The generation goes on where the last event with this id stopped, so that old completions are never taken for new ones.
+  // The generation goes on where the last event with this id stopped, so that old completions are never taken for new
+  // ones.
   slot.event.id = id;
   slot.event.recorded = false;
   slot.event.flags = flags;

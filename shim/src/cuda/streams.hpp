@@ -11,7 +11,7 @@ namespace phantora::cuda {
 
 struct StreamRef {
   int node_device = 0;
-  std::uint16_t ordinal = 0;     // 0: the legacy default stream of the device
+  std::uint16_t ordinal = 0;  // 0: the legacy default stream of the device
 };
 
 struct Stream {
@@ -29,12 +29,12 @@ struct Event {
   bool recorded = false;         // since it was created
   unsigned flags = 0;
   int ordinal_device = 0;
-  StreamRef stream;              // of the last record
+  StreamRef stream;  // of the last record
 };
 
 // Handles are checked: nullptr, 1 and 2 are the default streams; kInvalidHandle for anything that is not alive.
 Status resolve_stream(void* handle, StreamRef& stream);
-Stream* find_stream(void* handle);   // nullptr for default streams and invalid handles
+Stream* find_stream(void* handle);  // nullptr for default streams and invalid handles
 bool default_stream(void* handle);
 Status create_stream(void*& handle, unsigned flags, int priority);
 Status destroy_stream(void* handle);
@@ -42,8 +42,8 @@ Status wait_stream(void* handle);
 Status query_stream(void* handle);
 Status wait_current_device();
 
-// Puts a device op on the stream: fills device and stream of the record, orders it against the legacy default stream where
-// blocking streams are in use, and submits it. Every device op of every library goes through here.
+// Puts a device op on the stream: fills device and stream of the record, orders it against the legacy default stream
+// where blocking streams are in use, and submits it. Every device op of every library goes through here.
 Status enqueue(void* handle, client::CallKind kind, wire::Record& record);
 
 Status create_event(void*& handle, unsigned flags);

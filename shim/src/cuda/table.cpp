@@ -10,8 +10,8 @@ namespace {
 
 void* search(const Entry* entries, unsigned count, std::string_view name) {
   const Entry* end = entries + count;
-  const Entry* found =
-      std::lower_bound(entries, end, name, [](const Entry& entry, std::string_view wanted) { return entry.name < wanted; });
+  const Entry* found = std::lower_bound(
+      entries, end, name, [](const Entry& entry, std::string_view wanted) { return entry.name < wanted; });
   if (found == end || found->name != name) return nullptr;
   return reinterpret_cast<void*>(found->address);
 }

@@ -299,7 +299,8 @@ void read_device(void* target, const void* source, std::size_t bytes) {
   std::memset(target, 0, bytes);
   if (!range_of(source, bytes, range)) return;
   for (const Run& run : known_runs(range)) {
-    if (run.dirty) std::memcpy(static_cast<char*>(target) + run.offset, static_cast<const char*>(source) + run.offset, run.bytes);
+    if (run.dirty)
+      std::memcpy(static_cast<char*>(target) + run.offset, static_cast<const char*>(source) + run.offset, run.bytes);
   }
 }
 
