@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/List.h>
 #include <ATen/ops/clone.h>
+#include <ATen/ops/ones_like.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -51,15 +52,6 @@ bool capture_item(const at::Tensor& tensor, Item& item) {
 }
 
 at::Tensor tensor_of(const Item& item) { return item.device ? item.region.alias_on_cpu() : item.host; }
-
-bool known(const Region& region) {
-  Ranges ranges;
-  region.append_ranges(ranges, kInputLimitBytes);
-  for (const Range& range : ranges) {
-    if (api().is_known(range.begin, range.bytes) == 0) return false;
-  }
-  return true;
-}
 
 c10::IValue make_value(const CallArgument& argument, std::uint64_t seed) {
   switch (argument.kind) {
@@ -138,12 +130,20 @@ void Call::finish(std::vector<std::vector<Item>> results, const std::vector<Regi
   }
 }
 
-bool Call::inputs_known() const {
+Ranges Call::reads() const {
+  Ranges ranges;
   for (std::size_t i = 0; i < arguments_.size(); ++i) {
     if (info_.write_only[i]) continue;
     for (const Item& item : arguments_[i].items) {
-      if (item.device && !known(item.region)) return false;
+      if (item.device) item.region.append_ranges(ranges, kInputLimitBytes);
     }
+  }
+  return ranges;
+}
+
+bool Call::inputs_known() const {
+  for (const Range& range : reads()) {
+    if (api().is_known(range.begin, range.bytes) == 0) return false;
   }
   return true;
 }
@@ -164,11 +164,26 @@ void Call::store(const c10::IValue& value, const std::vector<Item>& items) const
   }
 }
 
+// The one common random operator without a generator argument. The CPU's default generator must not be touched: a
+// deferred call runs at any time, on any thread.
+void Call::execute_dropout() const {
+  const at::Tensor input = tensor_of(arguments_[0].items[0]);
+  const double probability = arguments_[1].value.toDouble();
+  const bool training = !arguments_[2].value.isBool() || arguments_[2].value.toBool();
+  at::Tensor mask = at::ones_like(input, input.options().dtype(at::kBool));
+  if (training) mask.bernoulli_(1 - probability, at::detail::createCPUGenerator(seed_));
+  const double scale = training && probability < 1 ? 1 / (1 - probability) : 1;
+  store(input.mul(mask).mul_(scale), results_[0]);
+  store(mask, results_[1]);
+}
+
 bool Call::execute() {
   const QuietState quiet;
-  std::optional<SeededDefaultGenerator> seeded;
   try {
-    if (info_.random) seeded.emplace(seed_);
+    if (info_.name == "aten::native_dropout") {
+      execute_dropout();
+      return true;
+    }
     std::vector<c10::IValue> stack;
     stack.reserve(arguments_.size());
     for (const CallArgument& argument : arguments_) stack.push_back(make_value(argument, seed_));

@@ -42,6 +42,8 @@ class Call {
   void finish(std::vector<std::vector<Item>> results, const std::vector<Region>& written, Ranges ranges,
               std::uint64_t seed);
 
+  // Where the inputs lie.
+  Ranges reads() const;
   // Are the bytes of every input real? Only meaningful in program order.
   bool inputs_known() const;
   // Runs the operator; marks what it wrote known, or unknown when it could not run.
@@ -52,6 +54,7 @@ class Call {
 
  private:
   bool execute();
+  void execute_dropout() const;
   void store(const c10::IValue& value, const std::vector<Item>& items) const;
 
   const OpInfo& info_;

@@ -2,8 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <mutex>
-
 namespace phantora::adaptor {
 
 namespace {
@@ -47,17 +45,6 @@ QuietState::QuietState()
 
 QuietState::~QuietState() {
   if (threads_ > 0) open_mp().set(threads_);
-}
-
-SeededDefaultGenerator::SeededDefaultGenerator(std::uint64_t seed) : generator_(at::detail::getDefaultCPUGenerator()) {
-  const std::lock_guard<std::mutex> lock(generator_.mutex());
-  state_ = generator_.unsafeGetGeneratorImpl()->get_state();
-  generator_.set_current_seed(seed);
-}
-
-SeededDefaultGenerator::~SeededDefaultGenerator() {
-  const std::lock_guard<std::mutex> lock(generator_.mutex());
-  generator_.unsafeGetGeneratorImpl()->set_state(*state_);
 }
 
 }  // namespace phantora::adaptor

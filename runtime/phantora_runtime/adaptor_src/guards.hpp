@@ -1,14 +1,10 @@
 // The state in which this library calls ATen itself: unseen by autograd, autocast, Python modes, profilers and our own
-// callback; silent; on one thread; and without a trace in the default CPU generator.
+// callback; silent; on one thread.
 #pragma once
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
-
-#include <cstdint>
-#include <optional>
 
 namespace phantora::adaptor {
 
@@ -30,19 +26,6 @@ class QuietState {
   c10::impl::ForceDispatchKeyGuard plain_keys_;
   c10::WarningUtils::WarningHandlerGuard no_warnings_{&silence_};
   int threads_;
-};
-
-// Seeds the default CPU generator while it lives; operators without a generator argument draw from that one.
-class SeededDefaultGenerator {
- public:
-  explicit SeededDefaultGenerator(std::uint64_t seed);
-  ~SeededDefaultGenerator();
-  SeededDefaultGenerator(const SeededDefaultGenerator&) = delete;
-  SeededDefaultGenerator& operator=(const SeededDefaultGenerator&) = delete;
-
- private:
-  at::Generator generator_;
-  c10::intrusive_ptr<c10::TensorImpl> state_;
 };
 
 }  // namespace phantora::adaptor

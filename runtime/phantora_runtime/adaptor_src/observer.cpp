@@ -174,7 +174,13 @@ int run_action(void* context) {
 
 void destroy_action(void* context) { delete static_cast<Action*>(context); }
 
-void queue(std::unique_ptr<Action> action) { api().run_in_order(run_action, destroy_action, action.release()); }
+void queue(std::unique_ptr<Action> action) {
+  Action* context = action.release();
+  // The arrays must outlive the action itself, which may be gone before the call returns.
+  const Ranges reads = context->call != nullptr ? context->call->reads() : Ranges();
+  const Ranges writes = context->call != nullptr ? context->call->ranges() : context->unknown;
+  api().run_on_ranges(run_action, destroy_action, context, reads.data(), reads.size(), writes.data(), writes.size());
+}
 
 std::uint64_t mix(std::uint64_t word) {
   word += 0x9e3779b97f4a7c15ULL;

@@ -112,6 +112,7 @@ void describe(OpInfo& info, const c10::OperatorHandle& op) {
   info.is_copy = info.name == "aten::copy_";
   const bool overwrites = contains(kOverwrites, info.name);
   bool plain = true;
+  bool takes_generator = false;
   int mutable_singles = 0;
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     const c10::Argument& argument = schema.arguments()[i];
@@ -122,6 +123,7 @@ void describe(OpInfo& info, const c10::OperatorHandle& op) {
       mutable_singles += argument.type()->isSubtypeOf(*c10::TensorType::get()) ? 1 : 0;
     }
     const auto kind = argument.type()->kind();
+    takes_generator |= argument.name() == "generator";
     plain &= kind != c10::TypeKind::StreamObjType && kind != c10::TypeKind::StorageType;
   }
   std::size_t written_returns = 0;
@@ -132,6 +134,8 @@ void describe(OpInfo& info, const c10::OperatorHandle& op) {
   }
   info.returns_cover_mutable = written_returns == info.mutable_arguments.size() &&
                                mutable_singles == static_cast<int>(info.mutable_arguments.size());
+  // A random operator must take a generator: the CPU's default one is the script's.
+  plain &= !info.random || takes_generator || info.name == "aten::native_dropout";
   info.executable = plain && (info.op_class == OpClass::kKernel || info.op_class == OpClass::kLeafOnly) &&
                     op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU);
 }

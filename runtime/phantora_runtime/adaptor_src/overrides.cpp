@@ -27,8 +27,9 @@ namespace {
 bool all_known(const at::Tensor& tensor) {
   if (backing_of(tensor) != Backing::kDevice) return true;
   Ranges ranges;
-  Region(tensor).append_ranges(ranges, kInputLimitBytes);
+  append_ranges(tensor, ranges, kInputLimitBytes);
   for (const Range& range : ranges) {
+    api().settle(range.begin, range.bytes);
     if (api().is_known(range.begin, range.bytes) == 0) return false;
   }
   return true;
@@ -49,7 +50,7 @@ bool equal(const at::Tensor& self, const at::Tensor& other) {
 
 // ATen's own counts with a kernel, reads the count, and allocates that much.
 at::Tensor nonzero(const at::Tensor& self) {
-  at::Tensor result = at::native::nonzero_cuda(self);  // its kernels, its wait; all earlier values are there after it
+  at::Tensor result = at::native::nonzero_cuda(self);  // its kernels and its wait
   if (backing_of(self) != Backing::kDevice || touched_bytes(self) > kInputLimitBytes) return result;
   if (!all_known(self)) return result;
   at::Tensor indices;

@@ -8,12 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "api.hpp"
+
 namespace phantora::adaptor {
 
-struct Range {
-  char* begin;
-  std::size_t bytes;
-};
 using Ranges = c10::SmallVector<Range, 2>;  // most operators write one
 
 // How far a tensor can be followed.

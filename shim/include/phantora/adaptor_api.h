@@ -40,6 +40,17 @@ int phantora_is_device_pointer(const void* pointer);
 /* Run `try_run(context)` in program order with the copies and collectives of this process: at once if nothing earlier is
  * pending, else at the next wait. try_run returns 1 when done, 0 when its inputs have not arrived. destroy(context) follows. */
 void phantora_run_in_order(int (*try_run)(void*), void (*destroy)(void*), void* context);
+/* The same for an action that touches only these ranges: it waits for, and holds up, only what touches them too. A host wait
+ * does not wait for it unless something the host sees depends on it (phantora_settle). */
+struct phantora_range {
+  const void* pointer;
+  size_t bytes;
+};
+void phantora_run_on_ranges(int (*try_run)(void*), void (*destroy)(void*), void* context,
+                            const struct phantora_range* reads, size_t read_count,
+                            const struct phantora_range* writes, size_t write_count);
+/* Returns when every queued action that writes the range has run. Only after a wait of the host for the stream meant. */
+void phantora_settle(const void* pointer, size_t bytes);
 /* The range was (or will be) written by a kernel that is not executed: it reads as zeros from here on. */
 void phantora_mark_unknown(void* pointer, size_t bytes);
 /* The range now holds real values written by the caller. */

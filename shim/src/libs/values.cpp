@@ -19,6 +19,15 @@ struct Action {
   void (*destroy)(void*);
   void* context;
   Access access;
+  std::vector<Range> ranges;  // what access.more_* point at once the action is queued
+
+  void own_ranges() {
+    const std::size_t reads = access.more_reads.size();
+    ranges.assign(access.more_reads.begin(), access.more_reads.end());
+    ranges.insert(ranges.end(), access.more_writes.begin(), access.more_writes.end());
+    access.more_reads = std::span<const Range>(ranges).first(reads);
+    access.more_writes = std::span<const Range>(ranges).subspan(reads);
+  }
 };
 
 struct Dead {
@@ -26,23 +35,24 @@ struct Dead {
   void* context;
 };
 
-// How far ahead of the oldest pending action others are looked at again when data arrives. Each is looked at once, against
-// all earlier ones, when it is issued.
+// How far ahead of the oldest pending action others are looked at again when data arrives. Each is looked at once,
+// against all earlier ones, when it is issued.
 constexpr std::size_t kWindow = 512;
 
 struct Queue {
   std::mutex lock;
   std::deque<Action> actions;
-  std::vector<Dead> dead;                   // ran on the receiving thread: destroyed by a thread that may take the GIL
-  std::atomic<std::size_t> count{0};        // actions.size(), readable without the lock
-  std::atomic<std::uint32_t> arrivals{0};   // futex: bumped whenever something may have become possible
+  std::vector<Dead> dead;                  // ran on the receiving thread: destroyed by a thread that may take the GIL
+  std::atomic<std::size_t> count{0};       // actions.size(), readable without the lock
+  std::atomic<std::uint32_t> arrivals{0};  // futex: bumped whenever something may have become possible
 };
 
 Queue& queue() {
   static Queue& instance = []() -> Queue& {
     static unsigned char storage[sizeof(Queue)] __attribute__((aligned(alignof(Queue))));
     auto* made = new (storage) Queue;
-    // A forked child owns none of its parent's pending actions, and the lock may have been held: start afresh, leak the rest.
+    // A forked child owns none of its parent's pending actions, and the lock may have been held: start afresh, leak the
+    // rest.
     pthread_atfork(nullptr, nullptr, [] { new (storage) Queue; });
     return *made;
   }();
@@ -55,18 +65,22 @@ bool overlap(const Range& a, const Range& b) {
   return a.bytes != 0 && b.bytes != 0 && a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
 }
 
+bool any_overlap(std::span<const Range> left, std::span<const Range> right) {
+  for (const Range& a : left)
+    for (const Range& b : right)
+      if (overlap(a, b)) return true;
+  return false;
+}
+
+bool any_overlap(std::span<const Range> left, const Access& later, bool reads_too) {
+  return any_overlap(left, later.writes) || any_overlap(left, later.more_writes) ||
+         (reads_too && (any_overlap(left, later.reads) || any_overlap(left, later.more_reads)));
+}
+
 bool conflict(const Access& earlier, const Access& later) {
   if (earlier.everything || later.everything) return true;
-  for (const Range& write : earlier.writes) {
-    for (const Range& other : later.reads)
-      if (overlap(write, other)) return true;
-    for (const Range& other : later.writes)
-      if (overlap(write, other)) return true;
-  }
-  for (const Range& read : earlier.reads)
-    for (const Range& other : later.writes)
-      if (overlap(read, other)) return true;
-  return false;
+  return any_overlap(earlier.writes, later, true) || any_overlap(earlier.more_writes, later, true) ||
+         any_overlap(earlier.reads, later, false) || any_overlap(earlier.more_reads, later, false);
 }
 
 bool attempt(Action& action) {
@@ -108,7 +122,7 @@ void bury(std::vector<Dead>& dead) {
 }  // namespace
 
 void run(bool (*try_run)(void*), void (*destroy)(void*), void* context, const Access& access) {
-  Action action{try_run, destroy, context, access};
+  Action action{try_run, destroy, context, access, {}};
   Queue& all = queue();
   std::vector<Dead> dead;
   bool done = false;
@@ -133,6 +147,7 @@ void run(bool (*try_run)(void*), void (*destroy)(void*), void* context, const Ac
     }
     if (!done) {
       all.actions.push_back(action);
+      all.actions.back().own_ranges();
       all.count.store(all.actions.size(), std::memory_order_release);
     }
   }
