@@ -84,7 +84,8 @@ def test_names_are_found_as_the_table_says(tmp_path):
         PRELUDE
         + """
 function, result = c_void_p(), c_int(-1)
-def look(name): return cuda.cudaGetDriverEntryPointByVersion(name, byref(function), 13000, c_ulonglong(0), byref(result))
+def look(name):
+    return cuda.cudaGetDriverEntryPointByVersion(name, byref(function), 13000, c_ulonglong(0), byref(result))
 def at(name): return ctypes.cast(getattr(driver, name), c_void_p).value
 assert look(b"cuMemAlloc") == 0 and result.value == 0 and function.value == at("cuMemAlloc_v2")
 assert look(b"cuCtxCreate") == 0 and function.value == at("cuCtxCreate_v4")

@@ -54,7 +54,8 @@ stub = (c_char * 1)()
 register(binary, stub, None, b"_Z5helloi", -1, None, None, None, None, None)
 def launch(where, grid, block, shared=0):
     count = c_int(5)
-    return cuda.cudaLaunchKernel(where, Dim3(*grid), Dim3(*block), (c_void_p * 1)(ctypes.addressof(count)), c_size_t(shared), None)
+    arguments = (c_void_p * 1)(ctypes.addressof(count))
+    return cuda.cudaLaunchKernel(where, Dim3(*grid), Dim3(*block), arguments, c_size_t(shared), None)
 assert launch(stub, (4, 1, 1), (128, 1, 1)) == 0
 assert launch(stub, (4, 1, 1), (1025, 1, 1)) == 9 and launch(stub, (0, 1, 1), (1, 1, 1)) == 9
 assert launch(stub, (1, 1, 1), (32, 1, 1), 300000) == 1

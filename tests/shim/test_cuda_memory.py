@@ -89,12 +89,13 @@ handles = []
 for i in range(3):
     handle = c_uint64()
     assert driver.cuMemCreate(byref(handle), c_size_t(20 * MiB), prop, c_uint64(0)) == 0
-    assert driver.cuMemMap(c_uint64(space.value + i * 20 * MiB), c_size_t(20 * MiB), c_size_t(0), handle, c_uint64(0)) == 0
+    at = c_uint64(space.value + i * 20 * MiB)
+    assert driver.cuMemMap(at, c_size_t(20 * MiB), c_size_t(0), handle, c_uint64(0)) == 0
     handles.append(handle)
 assert used() == base + 60 * MiB
 assert driver.cuMemMap(c_uint64(space.value), c_size_t(20 * MiB), c_size_t(0), handles[0], c_uint64(0)) == 1   # taken
 assert driver.cuMemSetAccess(c_uint64(space.value), c_size_t(60 * MiB), access, c_size_t(1)) == 0
-assert driver.cuMemSetAccess(c_uint64(space.value), c_size_t(80 * MiB), access, c_size_t(1)) == 1               # not all mapped
+assert driver.cuMemSetAccess(c_uint64(space.value), c_size_t(80 * MiB), access, c_size_t(1)) == 1  # not all mapped
 upload(space.value + 19 * MiB, b"x" * (MiB // 2))
 assert download(space.value + 19 * MiB, 5) == b"xxxxx"
 for handle in handles: assert driver.cuMemRelease(handle) == 0
@@ -104,7 +105,7 @@ assert driver.cuMemUnmap(c_uint64(space.value + 20 * MiB), c_size_t(40 * MiB)) =
 assert driver.cuMemAddressFree(space, c_size_t(64 << 30)) == 0
 handle = c_uint64()
 assert driver.cuMemCreate(byref(handle), c_size_t(100 << 30), prop, c_uint64(0)) == 2
-assert driver.cuMemExportToShareableHandle(byref(c_int()), handle, 1, c_uint64(0)) == 801                        # refused
+assert driver.cuMemExportToShareableHandle(byref(c_int()), handle, 1, c_uint64(0)) == 801  # refused
 """,
     )
 
