@@ -64,6 +64,7 @@ class Run:
             env={**os.environ, "LD_PRELOAD": str(library)}, check=True, capture_output=True, text=True,
         )  # fmt: skip
         self.library, self.folder, self.world = library, folder, world
+        self.started: list[subprocess.Popen[str]] = []
         self.core = FakeCore(ROOT, folder, shown.stdout.strip(), world, epoch_ns=EPOCH_NS, **core_options)  # type: ignore[arg-type]
 
     def start(self, rank: int, program: str, **environment: str) -> subprocess.Popen[str]:
@@ -73,10 +74,20 @@ class Run:
             "LD_PRELOAD": str(self.library), "PHANTORA_SEGMENT": self.core.segment, "RANK": str(rank),
             "WORLD_SIZE": str(self.world), "PYTHONHASHSEED": "0", **environment,
         }  # fmt: skip
-        return subprocess.Popen([sys.executable, "-c", PRELUDE + textwrap.dedent(program)], env=variables, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        process = subprocess.Popen([sys.executable, "-c", PRELUDE + textwrap.dedent(program)], env=variables, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        self.started.append(process)
+        return process
 
-    def finish(self, *ranks: subprocess.Popen[str], timeout: float = 60, status: int = 0) -> list[dict]:
+    def close(self) -> None:
+        """Ends what still runs."""
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self.core.close()
+
+    def finish(self, *ranks: subprocess.Popen[str], timeout: float = 30, status: int = 0) -> list[dict]:
         """Waits for ranks; returns what each handed to `result`."""
         results = []
         for process in ranks:
@@ -116,7 +127,7 @@ def run_of(clock_library: Path, tmp_path: Path) -> Iterator:
 
     yield make
     for run in runs:
-        run.core.close()
+        run.close()
 
 
 def c_program(folder: Path, name: str, source: str) -> Path:

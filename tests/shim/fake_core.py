@@ -44,7 +44,7 @@ int main() {
 """
 
 KERNEL, MEMSET, EVENT_RECORD, WAIT, QUERY, SLEEP, MARK, EXIT = 1, 4, 5, 8, 9, 11, 12, 15
-HELLO, NAME, NOTE, ATTACH, ORDER, LOCK, UNLOCK = 1, 2, 3, 4, 14, 15, 16
+HELLO, NAME, NOTE, ATTACH, ORDER, LOCK, UNLOCK = 1, 2, 3, 4, 15, 16, 17
 _MASK = 2**64 - 1
 
 
@@ -62,7 +62,9 @@ def layout(root: Path, folder: Path) -> dict[str, int]:
     """Offsets as the compiler sees them."""
     source, probe = folder / "probe.cpp", folder / "probe"
     source.write_text(PROBE)
-    subprocess.run(["g++", "-std=c++20", "-Wno-invalid-offsetof", "-I", root / "shim/include", source, "-o", probe], check=True)
+    subprocess.run(
+        ["g++", "-std=c++20", "-Wno-invalid-offsetof", "-I", root / "shim/include", source, "-o", probe], check=True
+    )
     return json.loads(subprocess.run([probe], check=True, capture_output=True, text=True).stdout)
 
 
@@ -90,13 +92,26 @@ class Actor:
     tails: dict[int, int] = field(default_factory=dict)
     idle_looks: int = 0
     exit_status: int | None = None
+    floor: int = 0
 
 
 class FakeCore:
     """Serves one segment until closed."""
 
-    def __init__(self, root: Path, folder: Path, build_id: str, world: int = 1, *, per_node: int = 8, seed: int = 7,
-                 epoch_ns: int = 1_700_000_000_000_000_000, costs: dict[int, int] | None = None, cpus: int = 3, slots: int = 256) -> None:
+    def __init__(
+        self,
+        root: Path,
+        folder: Path,
+        build_id: str,
+        world: int = 1,
+        *,
+        per_node: int = 8,
+        seed: int = 7,
+        epoch_ns: int = 1_700_000_000_000_000_000,
+        costs: dict[int, int] | None = None,
+        cpus: int = 3,
+        slots: int = 256,
+    ) -> None:
         self.at = layout(root, folder)
         self.world, self.slots, self.epoch_ns = world, slots, epoch_ns
         self.actor_count = world + 4
@@ -112,12 +127,27 @@ class FakeCore:
         self.map = mmap.mmap(self.fd, total)
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
         name = f"phantora-test-{os.getpid()}-{id(self):x}"
-        for key, value in {"version": (1, "I"), "header_bytes": (self.at["sizeof.header"], "I"), "world_size": (world, "I"),
-                           "gpus_per_node": (per_node, "I"), "actor_count": (self.actor_count, "I"), "ring_slots": (slots, "I"),
-                           "device_offset": (device, "Q"), "name_offset": (names, "Q"), "clock_offset": (clocks, "Q"),
-                           "actor_offset": (actors, "Q"), "actor_stride": (self.stride, "Q"), "total_bytes": (total, "Q"),
-                           "epoch_ns": (epoch_ns, "q"), "seed": (seed, "Q"), "clock_mode": (1, "I"), "cpu_count": (cpus, "I"),
-                           "rpc_token": (99, "Q"), "run_state": (1, "I"), "magic": (self.at["magic"], "Q")}.items():
+        for key, value in {
+            "version": (1, "I"),
+            "header_bytes": (self.at["sizeof.header"], "I"),
+            "world_size": (world, "I"),
+            "gpus_per_node": (per_node, "I"),
+            "actor_count": (self.actor_count, "I"),
+            "ring_slots": (slots, "I"),
+            "device_offset": (device, "Q"),
+            "name_offset": (names, "Q"),
+            "clock_offset": (clocks, "Q"),
+            "actor_offset": (actors, "Q"),
+            "actor_stride": (self.stride, "Q"),
+            "total_bytes": (total, "Q"),
+            "epoch_ns": (epoch_ns, "q"),
+            "seed": (seed, "Q"),
+            "clock_mode": (1, "I"),
+            "cpu_count": (cpus, "I"),
+            "rpc_token": (99, "Q"),
+            "run_state": (1, "I"),
+            "magic": (self.at["magic"], "Q"),
+        }.items():
             struct.pack_into("<" + value[1], self.map, self.at["header." + key], value[0])
         for kind, cost in (costs or {}).items():
             struct.pack_into("<Q", self.map, self.at["header.host_cost_ns"] + 8 * kind, cost)
@@ -130,11 +160,13 @@ class FakeCore:
         self.events: list[tuple[int, int, int, Callable[[int], None]]] = []
         self.pushed = 0
         self.locks: dict[str, int] = {}
-        self.order: list[tuple[int, int, str]] = []      # (h, rank, what) in the order served
+        self.queues: dict[str, list[tuple[int, Actor, Callable[..., None]]]] = {}
+        self.order: list[tuple[int, int, str]] = []  # (h, rank, what) in the order served
         self.names: dict[int, str] = {}
         self.notes: list[tuple[str, str]] = []
         self.requests = 0
         self.now = 0
+        self.cpu_seen: dict[int, list[tuple[str, str]]] = {}
         self.errors: list[str] = []
         self.guard = threading.RLock()
         self.closing = False
@@ -237,7 +269,6 @@ class FakeCore:
     def _answer(self, actor: Actor, slot: int, resume: int, value: int) -> None:
         offset = self._offset(actor, "wait") + slot * self.at["sizeof.wait"]
         actor.running = True
-        self._floor = resume
         struct.pack_into("<IQQ", self.map, offset + 4, 0, 0, 0)
         struct.pack_into("<I", self.map, offset + 4, 0)
         struct.pack_into("<QQ", self.map, offset + 8, resume, value)
@@ -249,7 +280,7 @@ class FakeCore:
     def _bound(self, actor: Actor) -> int:
         if actor.exited or not actor.running:
             return UNRESOLVED
-        return max(self._get(actor, "host_ns", "Q"), getattr(actor, "floor", 0))
+        return max(self._get(actor, "host_ns", "Q"), actor.floor)
 
     def _set_time(self, now: int) -> None:
         if now <= self.now:
@@ -257,7 +288,10 @@ class FakeCore:
         self.now = now
         struct.pack_into("<Q", self.map, self.at["header.global_ns"], now)
         for actor in self.actors:
-            if min(self._get(actor, "next_timer_ns", "Q"), self._get(actor, "timed_wait_ns", "Q")) <= now and actor.live:
+            if (
+                min(self._get(actor, "next_timer_ns", "Q"), self._get(actor, "timed_wait_ns", "Q")) <= now
+                and actor.live
+            ):
                 self._put(actor, "timer_futex", self._get(actor, "timer_futex") + 1)
                 self._wake(self._offset(actor, "timer_futex"))
 
@@ -267,7 +301,7 @@ class FakeCore:
         while self.events and self.events[0][0] < min(bounds):
             when, index, _number, action = heapq.heappop(self.events)
             self._set_time(when)
-            setattr(self.actors[index], "floor", when)
+            self.actors[index].floor = when
             action(when)
             moved = True
             bounds = [self._bound(actor) for actor in self.actors]
@@ -275,6 +309,34 @@ class FakeCore:
         if known != UNRESOLVED:
             self._set_time(known)
         return moved
+
+    def _busy(self, pid: int) -> bool:
+        """Does the process or one below it run, or has it used CPU time since the last look?"""
+        parents: dict[int, list[int]] = {}
+        states: dict[int, str] = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                states[int(entry.name)] = fields[0]
+                parents.setdefault(int(fields[1]), []).append(int(entry.name))
+        family, todo = [], [pid]
+        while todo:
+            family.append(todo.pop())
+            todo += parents.get(family[-1], [])
+        used, runs = [], False
+        for member in family:
+            for thread in Path(f"/proc/{member}/task").glob("*"):
+                try:
+                    used.append((thread.name, (thread / "schedstat").read_text().split()[0]))
+                    runs = runs or (thread / "stat").read_text().rpartition(")")[2].split()[0] in "RD"
+                except OSError:
+                    continue
+        changed = used != self.cpu_seen.get(pid)
+        self.cpu_seen[pid] = used
+        return runs or changed
 
     def _force(self) -> None:
         """Nothing moves: parks actors blocked outside, and lets the earliest event or deadline pass."""
@@ -288,6 +350,8 @@ class FakeCore:
                     candidates.append((self._get(actor, "timed_wait_ns", "Q"), actor))
             elif not actor.exited:
                 return
+        if any([self._busy(self._get(actor, "pid")) for actor in self.actors if actor.live and not actor.exited]):
+            return
         when, actor = min(candidates, key=lambda pair: pair[0], default=(UNRESOLVED, None))
         if self.events and self.events[0][0] <= when:
             event = heapq.heappop(self.events)
@@ -315,7 +379,7 @@ class FakeCore:
                     quiet = 0
                 self._last_h = h
                 quiet += 1
-                if quiet > 60:
+                if quiet > 20:
                     self._force()
                     quiet = 0
             time.sleep(0.0005)
@@ -349,7 +413,9 @@ class FakeCore:
                 body = take(size)
                 with self.guard:
                     self.requests += 1
-                    self._request(kind, driving, index, h, body, lambda resume, out=b"", s=sequence: reply(s, resume, out))
+                    self._request(
+                        kind, driving, index, h, body, lambda resume, out=b"", s=sequence: reply(s, resume, out)
+                    )
         except (EOFError, OSError):
             connection.close()
 
@@ -374,7 +440,7 @@ class FakeCore:
             actor = Actor(len(self.actors), rank)
             self.actors.append(actor)
             self._put(actor, "rank", rank)
-            setattr(actor, "floor", max(h, self.now))
+            actor.floor = max(h, self.now)
             return reply(max(h, self.now), struct.pack("<I", actor.index))
         if not driving:
             return reply(0, b"\1")
@@ -382,20 +448,27 @@ class FakeCore:
         self._drain(actor)
         actor.running = False
 
+        def answer(now: int, body: bytes = b"") -> None:
+            actor.running, actor.floor = True, now
+            reply(now, body)
+
         def act(now: int) -> None:
             what, rest = text()
             if kind == LOCK and self.locks.get(what, index) != index:
                 if body[rest + 1]:
-                    actor.running = True
-                    return reply(now, b"\0")
-                return self._push(now + 1, actor, act)  # looked at again: enough for a stand-in
+                    return answer(now, b"\0")
+                return self.queues.setdefault(what, []).append((h, actor, answer))
             self.order.append((h, actor.rank, what))
             if kind == LOCK:
                 self.locks[what] = index
             if kind == UNLOCK:
                 self.locks.pop(what, None)
-            actor.running = True
-            reply(now, b"\1" if kind == LOCK else b"")
+                if self.queues.get(what):
+                    since, other, granted = self.queues[what].pop(0)
+                    self.locks[what] = other.index
+                    self.order.append((since, other.rank, what))
+                    granted(now, b"\1")
+            return answer(now, b"\1" if kind == LOCK else b"")
 
         self._push(h, actor, act)
         return None

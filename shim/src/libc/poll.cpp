@@ -45,34 +45,38 @@ int wait_until_ready(Attempt attempt, std::vector<pollfd>& waited, std::uint64_t
   if (result != 0) return result;
   if (timeout_ns == 0) {
     client::clock_read_guard();  // a loop around an empty poll must end as one around a clock read does
+    libc::show_a_moment();
     return 0;
   }
   const std::uint64_t deadline = add(client::now_ns(), timeout_ns);
   const int descriptor = wake_descriptor();
   waited.push_back({descriptor, POLLIN, 0});
-  libc::Waiter waiter;
-  waiter.deadline_ns = deadline;
-  waiter.descriptor = descriptor;
-  libc::TimedWait wait(waiter);
-  while (true) {
-    if (wait.due()) {
-      wait.timed_out();
+  {
+    libc::Waiter waiter;
+    waiter.deadline_ns = deadline;
+    waiter.descriptor = descriptor;
+    libc::TimedWait wait(waiter);
+    while (true) {
+      if (wait.due()) {
+        wait.timed_out();
+        result = attempt();
+        break;
+      }
+      // Should there be no event descriptor (too many open files), looks a hundred times a second.
+      const timespec gap = {0, 10'000'000};
+      if (libc::real::ppoll(waited.data(), waited.size(), descriptor < 0 ? &gap : nullptr, mask) < 0) {
+        result = -1;
+        break;
+      }
       result = attempt();
-      break;
+      if (result != 0) break;
     }
-    // Should there be no event descriptor (too many open files), looks a hundred times a second.
-    const timespec gap = {0, 10'000'000};
-    if (libc::real::ppoll(waited.data(), waited.size(), descriptor < 0 ? &gap : nullptr, mask) < 0) {
-      result = -1;
-      break;
-    }
-    result = attempt();
-    if (result != 0) break;
+    const int error = errno;
+    std::uint64_t count = 0;
+    if (descriptor >= 0) phantora::raw_syscall(SYS_read, descriptor, &count, sizeof count);
+    errno = error;
   }
-  const int error = errno;
-  std::uint64_t count = 0;
-  if (descriptor >= 0) phantora::raw_syscall(SYS_read, descriptor, &count, sizeof count);
-  errno = error;
+  if (result == 0) libc::show_a_moment();
   return result;
 }
 
@@ -95,7 +99,7 @@ int poll_virtual(pollfd* fds, nfds_t count, std::uint64_t timeout_ns, const sigs
     const timespec real = libc::to_timespec(timeout_ns);
     const std::uint64_t deadline = add(client::now_ns(), timeout_ns);
     const int ready = libc::real::ppoll(fds, count, &real, mask);
-    if (ready == 0) libc::show_time(deadline);
+    if (ready == 0) libc::show_time(add(deadline, 1));
     return ready;
   }
   std::vector<pollfd> waited(fds, fds + count);
@@ -146,7 +150,7 @@ int select_virtual(int count, fd_set* read, fd_set* write, fd_set* except, std::
     const timespec real = libc::to_timespec(timeout_ns);
     const std::uint64_t deadline = add(client::now_ns(), timeout_ns);
     const int ready = call(&real);
-    if (ready == 0) libc::show_time(deadline);
+    if (ready == 0) libc::show_time(add(deadline, 1));
     return ready;
   }
   return wait_until_ready(attempt, waited, timeout_ns, mask);
@@ -164,7 +168,7 @@ int epoll_virtual(int epoll, epoll_event* events, int room, std::uint64_t timeou
     const std::uint64_t deadline = add(client::now_ns(), timeout_ns);
     const auto milliseconds = static_cast<int>(std::min<std::uint64_t>((timeout_ns + 999'999) / 1'000'000, INT_MAX));
     const int ready = libc::real::epoll_pwait(epoll, events, room, milliseconds, mask);
-    if (ready == 0) libc::show_time(deadline);
+    if (ready == 0) libc::show_time(add(deadline, 1));
     return ready;
   }
   std::vector<pollfd> waited = {{epoll, POLLIN, 0}};

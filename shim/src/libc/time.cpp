@@ -1,4 +1,5 @@
 // Clock reads: epoch + the calling thread's virtual time, for every clock but those of CPU time (rule 1). A read is free.
+#include <algorithm>
 #include <cerrno>
 
 #include "client_state.hpp"
@@ -12,7 +13,8 @@ namespace {
 
 std::uint64_t read_clock() {
   client::clock_read_guard();
-  return static_cast<std::uint64_t>(client::g_state.header->epoch_ns) + client::now_ns();
+  const std::uint64_t now = std::max(client::now_ns(), client::t_thread.seen);
+  return static_cast<std::uint64_t>(client::g_state.header->epoch_ns) + now;
 }
 
 }  // namespace

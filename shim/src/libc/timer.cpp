@@ -185,6 +185,15 @@ void show_time(std::uint64_t virtual_ns) {
   }
 }
 
+void show_a_moment() {
+  const std::uint64_t next = std::max(client::now_ns(), t_thread.seen) + 1;
+  if (client::is_actor()) {
+    t_thread.seen = next;
+  } else {
+    show_time(next);
+  }
+}
+
 bool is_virtual_clock(clockid_t clock) {
   switch (clock) {
     case CLOCK_REALTIME:

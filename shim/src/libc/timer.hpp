@@ -67,6 +67,9 @@ timespec to_timespec(std::uint64_t ns);
 timespec real_in(std::uint64_t ns);
 // A detached child waits in real time; what its clock shows after a time-out (its own clock stays: rule 12).
 void show_time(std::uint64_t virtual_ns);
+// After a poll that found nothing: the calling thread sees at least one nanosecond more from here on, and no clock moves. Loops such as
+// `while not ready: poll(0); if deadline - now() < 0: break` would not end otherwise.
+void show_a_moment();
 bool is_virtual_clock(clockid_t clock);
 
 }  // namespace phantora::libc

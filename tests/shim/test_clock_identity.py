@@ -1,0 +1,59 @@
+"""What a rank learns of its machine comes from the run's seed and profiles, not from this machine (rule 8)."""
+
+from __future__ import annotations
+
+from clock_support import clock_library, run_of  # noqa: F401
+
+ENTROPY = """
+import secrets, uuid
+def draw():
+    with open("/dev/urandom", "rb") as device: opened = device.read(8).hex()
+    return [os.urandom(8).hex(), str(uuid.uuid4()), secrets.token_hex(4), opened]
+values = {"main": draw()}
+def thread(): values["thread"] = draw()
+worker = threading.Thread(target=thread); worker.start(); worker.join()
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.write(writer, json.dumps(draw()).encode()); os._exit(0)
+values["fork"] = json.loads(os.read(reader, 1000))
+import subprocess
+command = [sys.executable, "-c", "import os; print(os.urandom(8).hex())"]
+values["exec"] = [subprocess.run(command, capture_output=True, text=True).stdout for _ in range(2)]
+result(**values)
+"""
+
+
+def _flat(values: dict) -> list[str]:
+    return [text for group in values.values() for text in group]
+
+
+def test_entropy_depends_on_seed_and_rank_alone(run_of) -> None:  # noqa: F811
+    first = run_of(1, seed=1).one(ENTROPY)
+    again = run_of(1, seed=1).one(ENTROPY)
+    other = run_of(1, seed=2).one(ENTROPY)
+    assert first == again
+    assert len(set(_flat(first))) == len(_flat(first))  # no stream repeats another
+    assert not set(_flat(first)) & set(_flat(other))
+
+
+def test_ranks_draw_differently(run_of) -> None:  # noqa: F811
+    run = run_of(2)
+    program = "result(draw=os.urandom(16).hex())"
+    one, two = run.finish(run.start(0, program), run.start(1, program))
+    assert one != two
+
+
+def test_node_name_cpus_and_addresses(run_of) -> None:  # noqa: F811
+    run = run_of(4, per_node=2, cpus=3)
+    program = """
+    import socket
+    result(host=socket.gethostname(), node=os.uname().nodename, cpus=os.cpu_count(), affinity=len(os.sched_getaffinity(0)),
+           address=socket.gethostbyname("node-1"), info=socket.getaddrinfo("node-0", 80, type=socket.SOCK_STREAM)[0][4][0],
+           own=socket.gethostbyname(socket.gethostname()))
+    """
+    got = run.finish(*(run.start(rank, program) for rank in range(4)))
+    assert [values["host"] for values in got] == ["node-0", "node-0", "node-1", "node-1"]
+    for values in got:
+        assert values["node"] == values["host"]
+        assert (values["cpus"], values["affinity"]) == (3, 3)
+        assert values["address"] == values["info"] == values["own"] == "127.0.0.1"
