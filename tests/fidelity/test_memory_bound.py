@@ -173,6 +173,16 @@ def test_the_slower_memory_is_slower(ask):
     assert abs(slow.ns / fast.ns - 3.35 / 2.4) < 0.01
 
 
+def test_a_conversion_moves_six_bytes(ask):
+    n = 1 << 28
+    name = (
+        "_ZN2at6native29vectorized_elementwise_kernelILi8EZNS0_25bfloat16_copy_kernel_cudaERNS_18TensorIteratorBaseEEUlfE_"
+        "St5arrayIPcLm2ELb0EEEviT0_T1_"
+    )
+    (a,) = ask([f"kernel name={name} grid={n // 1024} block=128 elements={n}"])
+    assert 0.80 < share_of_bandwidth(a.ns, 6 * n) < 0.86
+
+
 def test_half_known_bytes_of_an_op_bound_nothing(ask):
     n = 1 << 28
     plain, only_inputs = ask(

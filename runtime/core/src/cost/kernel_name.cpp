@@ -44,6 +44,12 @@ double builtin_bytes(char code) {
 
 // The size of an element as the functor's type arguments give it; false when the name does not say.
 bool element_size(std::string_view name, double& bytes) {
+  // A conversion from fp32 with a kernel of its own (bfloat16_copy_kernel_cuda, float16_copy_...,
+  // bfloat16tofloat32_copy_...).
+  if (contains(name, "float16_copy_kernel_cuda") || contains(name, "float32_copy_kernel_cuda")) {
+    bytes = 3.0;
+    return true;
+  }
   if (contains(name, "BFloat16") || contains(name, "c104Half") || contains(name, "c10::Half") ||
       contains(name, "bfloat16")) {
     bytes = 2.0;
