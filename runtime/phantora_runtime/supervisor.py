@@ -178,7 +178,7 @@ class _Supervisor:
                 self._end(Reason.INTERRUPTED)
             elif not self._left or self._waited_for_reason():
                 self._end(Reason.COMPLETED if self._ended_by_core == 0.0 else Reason.CORE_VERDICT)
-            elif self._core is not None and self._core.process.poll() is not None:
+            elif self._core is not None and not self._ended_by_core and self._core.process.poll() is not None:
                 self._core_ended(self._core)
             elif self._zygote is not None and self._zygote.poll() is not None:
                 self._zygote_ended(self._zygote)
@@ -246,7 +246,7 @@ class _Supervisor:
     def _core_ended(self, core: Core) -> None:
         found = core.report()
         if found is not None and core.process.returncode == 0:
-            self._end(Reason.CORE_VERDICT)
+            self._ended_by_core = self._ended_by_core or time.monotonic()
             return
         status = core.process.returncode
         self._end(Reason.CORE_FAULT, fault=f"the core ended with status {status}. {core.log_tail()}")
