@@ -287,6 +287,14 @@ int cuGetExportTable(const void** table, const void*) {
   return abi::kNotFound;
 }
 
+// The driver's error log: it never has a line.
+int cuLogsRegisterCallback(void* callback, void*, void** handle) {
+  if (callback == nullptr) return abi::kInvalidValue;
+  if (handle != nullptr) *handle = callback;
+  return abi::kSuccess;
+}
+int cuLogsUnregisterCallback(void* handle) { return handle == nullptr ? abi::kInvalidValue : abi::kSuccess; }
+
 int cuProfilerInitialize(const char*, const char*, int) { return abi::kSuccess; }
 int cuProfilerStart() { return abi::kSuccess; }
 int cuProfilerStop() { return abi::kSuccess; }
