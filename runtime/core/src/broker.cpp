@@ -78,7 +78,13 @@ void Broker::serve(const Key& key, Communicator& comm) {
     at = slot.waiting.erase(at);
   }
   if (!slot.waiting.empty()) return;
-  if (pair ? !slot.fetched.empty() : slot.fetched.size() == comm.members.size()) slots_.erase(found);
+  // Who reads: the receiver of a pair, the root of a reduce or gather, all but the root of a broadcast, else everybody.
+  const auto kind = static_cast<wire::CollectiveKind>(std::get<1>(key));
+  std::size_t readers = comm.members.size();
+  if (pair || kind == wire::CollectiveKind::kReduce || kind == wire::CollectiveKind::kGather) readers = 1;
+  if (kind == wire::CollectiveKind::kBroadcast || kind == wire::CollectiveKind::kScatter)
+    readers = comm.members.size() - 1;
+  if (slot.fetched.size() >= readers) slots_.erase(found);
 }
 
 void Broker::forget(std::uint32_t comm) {

@@ -192,7 +192,7 @@ void Engine::start_instance(Instance& instance) {
   const Duration duration = cost_of(comm, instance, &cost);
   for (Unit* unit : instance.units) unit->start = earlier(unit->start, now);
   busy_by_source_[static_cast<int>(cost.source)] += duration * instance.expected;
-  spread_weight_ += cost.spread * static_cast<double>(duration) * instance.expected;
+  spread_weight_ += static_cast<__uint128_t>(cost.spread * 1e6 + 0.5) * duration * instance.expected;
   moving_since_.insert(now);
   const std::uint64_t source =
       kCommSource | static_cast<std::uint64_t>(instance.comm) << 42 |

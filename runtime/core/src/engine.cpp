@@ -172,7 +172,6 @@ void Engine::handle(Actor& actor, const wire::Record& record) {
     if (waits && claim_slot(actor, slot, record)) answer(actor, slot, wire::Status::kEnding, record.issue_ns, 0);
     return;
   }
-  ++actor.ops;
   switch (record.type) {
     case RecordType::kKernel:
     case RecordType::kGemm:

@@ -148,6 +148,8 @@ class Engine final : public Replies {
   void write_report();
   Json report_json();
   Json steps_json();
+  Json step_times_json();
+  double cost_spread() const;
   Json memory_json();
   Json kernels_json(bool unknown);
   Json traffic_json();
@@ -211,6 +213,7 @@ class Engine final : public Replies {
   std::uint64_t ending_since_ = 0, last_upkeep_ = 0, next_rank_event_ = 0;
   std::string verdict_ = "ok", message_ = "all ranks ended";
   Json hang_, mismatch_, oom_marks_;
+  std::uint64_t oom_count_ = 0;
   std::uint64_t gone_since_ = 0;
   std::vector<std::string> notes_;
   std::set<std::string> noted_;
@@ -235,7 +238,7 @@ class Engine final : public Replies {
     return static_cast<std::uint64_t>(comm) << 8 | static_cast<std::uint64_t>(kind);
   }
   Duration busy_by_source_[cost::kSourceCount] = {};
-  double spread_weight_ = 0.0;
+  __uint128_t spread_weight_ = 0;  // of communication: ns times parts per million, so that no order of adding matters
 };
 
 const char* collective_name(wire::CollectiveKind kind);

@@ -25,6 +25,7 @@ struct OpShape {
   cost::Cost cost{0, cost::Source::kUnknown, 0.0};  // collectives are costed when they start; marks cost nothing
   std::uint64_t launches = 0;                       // of ops that ran
   std::uint64_t busy_ns = 0;
+  std::uint64_t spread_ppm() const { return static_cast<std::uint64_t>(cost.spread * 1e6 + 0.5); }
   std::uint32_t log_id = 0;  // 0: not yet defined in the op log
 };
 

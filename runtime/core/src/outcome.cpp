@@ -23,6 +23,7 @@ void Engine::on_mark(Actor& actor, const wire::Record& record) {
         .set("capacity_bytes", header_.gpu.total_bytes);
     events_.write(EventStream::line("oom", issue).set("oom", mark));
     oom_marks_.push(std::move(mark));
+    ++oom_count_;
     return;
   }
   if (kind == MarkKind::kText || kind == MarkKind::kPhase) {
@@ -104,6 +105,7 @@ void Engine::leave(Actor& actor) {
   actor.state = Actor::State::kExited;
   actor.running = false;
   actor.doing = "ended";
+  if (&actor == actors_[0].get() && candidate_ != 0) closed_.push_back(std::exchange(candidate_, 0));
   actor.block->state.store(static_cast<std::uint32_t>(wire::ActorState::kExited), std::memory_order_release);
   // What it held is free from then on.
   at(later(actor.last_issue, timeline_.now()), EventKind::kExit, actor,

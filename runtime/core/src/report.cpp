@@ -25,6 +25,29 @@ Json Engine::steps_json() {
   return steps;
 }
 
+Json Engine::step_times_json() {
+  std::vector<Duration> times;
+  for (std::size_t index = config_.get_u64("warmup", 1); index < steps_.size(); ++index) {
+    times.push_back(steps_[index].end - steps_[index].begin);
+  }
+  std::sort(times.begin(), times.end());
+  Json json = Json::object();
+  if (times.empty()) return std::move(json.set("median", {}).set("min", {}).set("max", {}).set("spread", {}));
+  const std::size_t middle = times.size() / 2;
+  const Duration median = times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
+  return std::move(
+      json.set("median", median).set("min", times.front()).set("max", times.back()).set("spread", cost_spread()));
+}
+
+double Engine::cost_spread() const {
+  __uint128_t weighted = spread_weight_;
+  Duration busy = 0;
+  for (Duration each : busy_by_source_) busy += each;
+  for (const OpShape& shape : shapes_.shapes())
+    weighted += static_cast<__uint128_t>(shape.spread_ppm()) * shape.busy_ns;
+  return busy == 0 ? 0.0 : static_cast<double>(static_cast<std::uint64_t>(weighted / busy)) * 1e-6;
+}
+
 Json Engine::memory_json() {
   Json ranks = Json::array();
   std::uint64_t peak = 0, peak_rank = 0;
@@ -48,6 +71,7 @@ Json Engine::memory_json() {
                        .set("capacity_bytes", header_.gpu.total_bytes)
                        .set("peak_device_bytes", peak)
                        .set("peak_rank", peak_rank)
+                       .set("caught_oom", oom_count_)
                        .set("ranks", std::move(ranks)));
 }
 
@@ -136,14 +160,10 @@ Json Engine::report_json() {
             .set("rank", actor->rank)
             .set("child", actor->child)
             .set("last_h_ns", later(later(actor->published, actor->floor), actor->last_issue))
-            .set("records", actor->ops)
+            .set("ops", actor->ops)
             .set("steps", actor->steps + (actor->stepped ? 1 : 0))
             .set("exit_status", actor->exit_seen || actor->exit_status != 0 ? Json(actor->exit_status) : Json())));
   }
-  double spread = spread_weight_;
-  Duration busy = 0;
-  for (Duration each : busy_by_source_) busy += each;
-  for (const OpShape& shape : shapes_.shapes()) spread += shape.cost.spread * static_cast<double>(shape.busy_ns);
   Json notes = Json::array();
   for (const std::string& note : noted_) notes.push(note);  // sorted: they come in over sockets in any order
   if (log_.write_failed()) notes.push("the op log could not be written in full");
@@ -156,11 +176,12 @@ Json Engine::report_json() {
                        static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
   Json report = Json::object();
   report.set("schema", 1).set("verdict", verdict_).set("message", message_).set("world_size", header_.world_size);
-  report.set("virtual_end_ns", later(global_, timeline_.now())).set("steps", steps_json()).set("memory", memory_json());
+  report.set("virtual_ns", later(global_, timeline_.now()))
+      .set("steps", steps_json())
+      .set("step_time_ns", step_times_json())
+      .set("memory", memory_json());
   report.set("oom_marks", oom_marks_).set("hang", hang_).set("mismatch", mismatch_).set("notes", std::move(notes));
-  report.set("late_ops", late_ops_)
-      .set("costs", costs_json())
-      .set("cost_spread", busy == 0 ? Json() : Json(spread / static_cast<double>(busy)));
+  report.set("late_ops", late_ops_).set("costs", costs_json());
   report.set("unknown_kernels", kernels_json(true))
       .set("top_kernels", kernels_json(false))
       .set("communication", traffic_json());

@@ -358,7 +358,11 @@ void Engine::reply(const RequestPtr& request, Status status, Instant resume, Byt
   if (request->answered) return;
   request->answered = *request->finished = true;
   open_requests_.erase(request);
-  if (request->driving && ordered(request->type)) unblock(*request->actor, resume);
+  if (request->driving && ordered(request->type)) {
+    // While it waited, others may have gone past what freed it (a helper thread's message): nobody goes on in the past.
+    if (!request->actor->running) resume = later(resume, timeline_.now());
+    unblock(*request->actor, resume);
+  }
   wire::ReplyHeader header{};
   if (body.size() > wire::kMaxMessageBytes) {
     status = Status::kRefused;

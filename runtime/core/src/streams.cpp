@@ -32,6 +32,7 @@ void Engine::on_stream_op(Actor& actor, const wire::Record& record) {
                                  ": stream sequence " + std::to_string(record.stream_sequence) + " after " +
                                  std::to_string(stream.issued));
   }
+  ++actor.ops;
   const Instant issue = issue_time(actor, record);
   stream.issued = record.stream_sequence;
   if (record.type == RecordType::kCollective) {

@@ -122,8 +122,7 @@ void Engine::finish_wait(Wait* wait) {
   if (wait->peek) {
     answer(actor, wait->slot, Status::kOk, wait->completion, value);
   } else {
-    // Reading a time that is known does not wait for it.
-    answer_driving(actor, wait->slot, elapsed ? wait->issue : later(wait->issue, wait->completion), value);
+    answer_driving(actor, wait->slot, later(wait->issue, wait->completion), value);
   }
 }
 
@@ -213,7 +212,7 @@ void Engine::on_elapsed(Actor& actor, const wire::Record& record) {
     const auto recording = find_recording(actor, event, generation);
     if (recording == nullptr) return;
     *completion = recording->completion;
-    if (recording->completion != kNever) return;
+    if (recording->completion != kNever) return;  // reading a time that is known does not wait for it
     ++wait->remaining;
     recording->waits.push_back({wait, completion});
   };
