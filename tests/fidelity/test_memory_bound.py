@@ -205,3 +205,33 @@ def test_one_launch_of_many_is_not_charged_with_the_whole_op(ask):
         ]
     )
     assert all(a.ns < 12_000 for a in answers), answers
+
+
+def test_absurd_sizes_are_answered(ask):
+    """Records come from the ranks: no number in them may stop the core."""
+    huge, word = 2**64 - 1, 2**32 - 1
+    backward = "_Z40fmha_cutlassB_bf16_aligned_128x128_k128_sm80N22PyTorchMemEffAttention"
+    forward = "_ZN13pytorch_flash16flash_fwd_kernelI23Flash_fwd_kernel_traitsILi999999999ELi0ELi64ELi4ELb0ELb0E"
+    questions = [f"gemm m={word} n={word} k={word} batch={word}", f"memset bytes={huge}", f"copy kind=h2d bytes={huge}"]
+    for name in (
+        "",
+        ADD,
+        CAST,
+        ADAM,
+        REDUCE,
+        RANDOM,
+        GATHER,
+        backward,
+        forward,
+        "_ZLiLiLiLi",
+        "fmha_cutlass",
+        "flash_fwd",
+    ):
+        questions.append(
+            f"kernel name={name} grid={word},{word},{word} block={word},{word},{word} elements={huge} in={huge}"
+        )
+        questions.append(f"kernel name={name} grid=1,{2**31},{2**31} block=1 elements=0 in=1 out={huge}")
+        questions.append(f"kernel name={name} grid=0,0,0 block=0,0,0")
+    for op in ("all_reduce", "all_gather", "broadcast", "all_to_all", "send"):
+        questions += [f"collective op={op} count={huge} type=fp64 ranks=0-{last} peer=99" for last in (0, 7, 300)]
+    assert all(1 <= a.ns <= 2**62 for a in ask(questions))

@@ -91,7 +91,7 @@ std::optional<AttentionLaunch> memory_efficient(const wire::KernelOp& op, std::s
   if (backward && op.op_input_bytes != 0) {
     // gradient, query, key, value and output, each heads x length x head size: the grid only counts key splits
     const std::uint64_t row_bytes = launch.heads * launch.head_dim * (narrow ? 2 : 4) * 5;
-    launch.length_q = std::max<std::uint64_t>(1, op.op_input_bytes / row_bytes);
+    launch.length_q = std::max<std::uint64_t>(1, op.op_input_bytes / std::max<std::uint64_t>(1, row_bytes));
     launch.shape_from_geometry = false;
   }
   launch.length_k = launch.length_q;

@@ -41,7 +41,7 @@ CollectiveModel::Shape CollectiveModel::shape_of(const std::vector<std::uint32_t
 
 // Log-log between the sizes; below the smallest its time; above the largest its bandwidth.
 double CollectiveModel::curve_ns(const NcclCurve& curve, double bytes, bool& inside, bool& exact) const {
-  const std::uint64_t size = static_cast<std::uint64_t>(bytes);
+  const std::uint64_t size = static_cast<std::uint64_t>(std::min(bytes, 9e18));
   const AxisPosition p = curve.bytes.find(std::max<std::uint64_t>(size, 1));
   inside = p.inside;
   exact = p.exact;
