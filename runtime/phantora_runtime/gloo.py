@@ -133,7 +133,8 @@ def _fill(tensor: Any, data: bytes) -> None:
 def reducer(operation: Any) -> Callable[[list[Any]], Any]:
     """Returns the function that reduces members' tensors, in member order."""
     torch = sys.modules["torch"]
-    name = str(getattr(operation, "name", operation)).rpartition(".")[2]
+    kind = getattr(operation, "op", operation)  # ReduceOp holds a RedOpType
+    name = str(getattr(kind, "name", kind)).rpartition(".")[2]
     if name in ("SUM", "AVG"):
 
         def total(parts: list[Any]) -> Any:
