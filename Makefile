@@ -61,14 +61,14 @@ format: $(BIN)/python  ## rewrite in the house format
 
 sanitize: $(CMAKE)  ## the core's own tests under ASan+UBSan, then under TSan
 	for kind in address,undefined thread; do \
-	  $(CMAKE) -S . -B build/sanitize-$${kind%%,*} -DPHANTORA_TESTS=ON -DPHANTORA_SANITIZE=$$kind -DCMAKE_BUILD_TYPE=RelWithDebInfo && \
+	  $(CMAKE) -S runtime/core -B build/sanitize-$${kind%%,*} -DPHANTORA_TESTS=ON -DPHANTORA_SANITIZE=$$kind -DCMAKE_BUILD_TYPE=RelWithDebInfo && \
 	  $(CMAKE) --build build/sanitize-$${kind%%,*} -j$(JOBS) && \
 	  $(CTEST) --test-dir build/sanitize-$${kind%%,*} --output-on-failure || exit 1; \
 	done
 
 FUZZ_SECONDS ?= 600
 fuzz: $(CMAKE)  ## the ring reader on hostile input (clang and libFuzzer; FUZZ_SECONDS)
-	$(CMAKE) -S . -B build/fuzz -DPHANTORA_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang
+	$(CMAKE) -S runtime/core -B build/fuzz -DPHANTORA_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang
 	$(CMAKE) --build build/fuzz -j$(JOBS) --target phantora-fuzz-ring
 	find build/fuzz -name phantora-fuzz-ring -type f -exec {} -max_total_time=$(FUZZ_SECONDS) \;
 

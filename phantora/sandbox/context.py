@@ -84,7 +84,7 @@ class BuildContext:
                 entry.mode = 0o755 if name.endswith((".so", "phantora-core")) else 0o644
                 archive.addfile(entry, io.BytesIO(content))
             for name in stubs.names(native_folder()):
-                link = tarfile.TarInfo(f"native/{stubs.FOLDER}/{name}")
+                link = tarfile.TarInfo(f"phantora/native/{stubs.FOLDER}/{name}")
                 link.type = tarfile.SYMTYPE
                 link.linkname = f"../{stubs.SHIM}"
                 archive.addfile(link)
@@ -92,7 +92,7 @@ class BuildContext:
         return buffer
 
     def _chosen_files(self) -> Iterator[tuple[str, bytes]]:
-        yield "requirements.txt", self.requirements
+        yield "build/requirements.txt", self.requirements
         yield "ca-bundle.crt", self.ca_bundle
         lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(self.environment.items())]
         apt = ""
@@ -103,19 +103,23 @@ class BuildContext:
             apt = f'Acquire::https::CaInfo "{bundle}";\n'
         lines += [f"export APT_CONFIG={BUILD_FOLDER}/apt.conf", "export DEBIAN_FRONTEND=noninteractive"]
         lines += ["export PIP_NO_CACHE_DIR=1", "export PIP_DISABLE_PIP_VERSION_CHECK=1"]
-        yield "environment.sh", ("\n".join(lines) + "\n").encode()
+        yield "build/environment.sh", ("\n".join(lines) + "\n").encode()
         yield "apt.conf", apt.encode()
 
     def _shipped_files(self) -> Iterator[tuple[str, bytes]]:
         """What comes with Phantora: name in the context and content, in a fixed order."""
         context = Path(str(resources.files("phantora.sandbox"))) / "context"
-        for name in ("Dockerfile", "install_torch.py"):
-            yield name, (context / name).read_bytes()
+        yield "Dockerfile", (context / "Dockerfile").read_bytes()
+        yield "build/install_torch.py", (context / "install_torch.py").read_bytes()
+        runtime = Path(str(resources.files("phantora_runtime")))
+        for name in ("__init__.py", "adaptor.py"):
+            yield f"adaptor/phantora_runtime/{name}", (runtime / name).read_bytes()
+        yield from _tree(runtime / "adaptor_src", "adaptor/phantora_runtime/adaptor_src")
         native = native_folder()
         for name in (stubs.SHIM, "phantora-core"):
-            yield f"native/{name}", (native / name).read_bytes()
-        yield from _tree(Path(str(resources.files("phantora_runtime"))), "lib/phantora_runtime")
-        yield from _tree(profile_store.profiles_folder(), "profiles")
+            yield f"phantora/native/{name}", (native / name).read_bytes()
+        yield from _tree(runtime, "phantora/lib/phantora_runtime")
+        yield from _tree(profile_store.profiles_folder(), "phantora/profiles")
 
 
 def _tree(folder: Path, prefix: str) -> Iterator[tuple[str, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,10 @@ DEFAULT_BASE_IMAGE = "python:3.12-slim"
 DEFAULT_TORCH = "2.14.1"
 REPOSITORY = "phantora"
 LABEL = "org.phantora.image"
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LINE_LENGTH = 110
+_TAIL_LINES = 25
 
 Log = Callable[[str], None]
 
@@ -89,22 +94,26 @@ def _build(client: Any, context: BuildContext, tag: str, log: Log) -> None:
         for event in events:
             if "error" in event:
                 raise _build_error(context, event["error"], tail)
-            for line in str(event.get("stream", "")).splitlines():
+            for line in _COLOUR.sub("", str(event.get("stream", ""))).splitlines():
                 if line.strip():
-                    tail = [*tail[-14:], line.rstrip()]
-                    log(f"  {line.rstrip()}")
+                    tail.append(line.rstrip())
+                if line.startswith("Step "):
+                    log(f"  {line[:_LINE_LENGTH]}")
     except APIError as error:
         raise _build_error(context, str(error.explanation or error), tail) from None
 
 
 def _build_error(context: BuildContext, message: str, tail: list[str]) -> PhantoraError:
+    tail = tail[-_TAIL_LINES:]
     text = "\n".join([message, *tail])
-    do = "The lines above say what failed."
+    do = "The lines below say what failed.\n" + "\n".join(f"  {line}" for line in tail)
     if "CERTIFICATE_VERIFY_FAILED" in text or "certificate verify failed" in text:
         do = "Behind a proxy with its own certificate, name its CA file with --ca-bundle or PHANTORA_CA_BUNDLE."
     elif "pull access denied" in message or "no such host" in message or "registry" in message:
         do = "Where no registry is reached, name an image of this machine with --base-image or PHANTORA_BASE_IMAGE."
-    return PhantoraError(f"an image built from {context.base_image}", message.strip(), do)
+    failed = re.search(r"returned a non-zero code: (\d+)", message)
+    found = f"a build step that ended with code {failed[1]}" if failed else _COLOUR.sub("", message).strip()
+    return PhantoraError(f"an image built from {context.base_image}", found, do)
 
 
 def _local_identity(client: Any, name: str) -> str:

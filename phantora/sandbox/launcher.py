@@ -12,7 +12,7 @@ from phantora.sandbox.container import HOME, ContainerSpec
 from phantora.sandbox.container import run as run_container
 
 PREFIX = "/opt/phantora"
-PYTHON = f"{PREFIX}/python"
+PYTHON = f"{PREFIX}/venv/bin/python"
 CA_IN_CONTAINER = f"{PREFIX}/ca-bundle.crt"
 
 
@@ -30,14 +30,15 @@ def run(options: RunOptions) -> int:
     mounted += [mounts.parse(text) for text in sandbox.mounts]
     name = image.ensure(client, sandbox, log=_silent if options.quiet else image.log_to_stderr)
 
-    content["launch"]["python"] = PYTHON
+    python = "python3" if sandbox.image else PYTHON
+    content["launch"]["python"] = python
     content["sandbox"] = {"image": name, "image_id": client.images.get(name).id}
     folder = run_directory.make(options)
     launch.write_run_json(folder, content)
     mounted.append(mounts.Mount(folder, str(folder), read_only=False))
     spec = ContainerSpec(
         image=name,
-        command=[PYTHON, "-m", "phantora_runtime", str(folder)],
+        command=[python, "-m", "phantora_runtime", str(folder)],
         environment=_environment(options, mounted),
         mounts=mounted,
         working_directory=str(directory),
@@ -61,7 +62,6 @@ def run(options: RunOptions) -> int:
 def _environment(options: RunOptions, mounted: list[mounts.Mount]) -> dict[str, str]:
     """The environment of the runtime in the container; nothing of this machine's own goes in."""
     environment = {
-        "PATH": f"{PREFIX}/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": HOME,
         "USER": "phantora",
         "LOGNAME": "phantora",
@@ -73,6 +73,8 @@ def _environment(options: RunOptions, mounted: list[mounts.Mount]) -> dict[str, 
         "PHANTORA_ADAPTOR": f"{PREFIX}/adaptor",
         "PHANTORA_USER_PYTHONPATH": "",
     }
+    if not options.sandbox.image:  # else the image's own, which finds its own python3
+        environment["PATH"] = f"{PREFIX}/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     bundle = options.sandbox.ca_bundle or os.environ.get("PHANTORA_CA_BUNDLE")
     if bundle and options.sandbox.network != "none":
         mounted.append(mounts.Mount(Path(bundle).resolve(), CA_IN_CONTAINER))

@@ -81,17 +81,12 @@ def test_context_is_reproducible_and_complete(native):
     assert first == second
     with tarfile.open(fileobj=io.BytesIO(first)) as archive:
         names = set(archive.getnames())
-        link = archive.getmember("native/stubs/libcudart.so.13")
-    assert {
-        "Dockerfile",
-        "install_torch.py",
-        "requirements.txt",
-        "environment.sh",
-        "apt.conf",
-        "ca-bundle.crt",
-    } <= names
-    assert {"native/libphantora_shim.so", "native/phantora-core", "lib/phantora_runtime/__init__.py"} <= names
-    assert any(name.startswith("profiles/gpus/") for name in names)
+        link = archive.getmember("phantora/native/stubs/libcudart.so.13")
+    assert {"Dockerfile", "apt.conf", "ca-bundle.crt"} <= names
+    assert {f"build/{name}" for name in ("install_torch.py", "requirements.txt", "environment.sh")} <= names
+    assert {f"phantora/native/{name}" for name in ("libphantora_shim.so", "phantora-core")} <= names
+    assert {f"{folder}/phantora_runtime/adaptor.py" for folder in ("adaptor", "phantora/lib")} <= names
+    assert any(name.startswith("phantora/profiles/gpus/") for name in names)
     assert link.issym()
     assert link.linkname == "../libphantora_shim.so"
 
@@ -118,7 +113,7 @@ def test_pip_settings_reach_the_build(native, monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_CERT", "/nowhere/ca.pem")
     (tmp_path / "ca.pem").write_text("certificate\n")
     with tarfile.open(fileobj=make(ca_bundle=tmp_path / "ca.pem").tar()) as archive:
-        text = archive.extractfile("environment.sh").read().decode()
+        text = archive.extractfile("build/environment.sh").read().decode()
     assert """export PIP_INDEX_URL='https://index.example/simple it'"'"'s'""" in text
     assert "/nowhere" not in text
     assert "export PIP_CERT=/opt/phantora/build/ca-bundle.crt" in text
