@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -10,7 +11,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-INTEGRATION = ROOT / "tests" / "integration"
+
+
+def pytest_configure() -> None:
+    """One set of native files for all tests: the installed package's, else the checkout's."""
+    from phantora.errors import PhantoraError
+    from phantora.native import native_folder
+
+    with contextlib.suppress(PhantoraError):  # tests that need them say so themselves
+        os.environ.setdefault("PHANTORA_NATIVE", str(native_folder()))
 
 
 @pytest.fixture(scope="session")
