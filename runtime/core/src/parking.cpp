@@ -80,13 +80,14 @@ bool ProcessWatch::usage(std::uint32_t pid, std::uint64_t* cpu_ns) const {
 }
 
 bool ProcessWatch::idle(std::uint32_t pid) {
+  Usage& last = last_[pid];
+  if (last.look == looks_) return last.idle;  // several actors of one process
   std::uint64_t cpu_ns = 0;
   const bool quiet = usage(pid, &cpu_ns);
-  Usage& last = last_[pid];
   const bool comparable = last.look != 0 && last.look + 1 == looks_;
   const bool unchanged = comparable && cpu_ns >= last.cpu_ns && cpu_ns - last.cpu_ns <= kNoiseNs;
-  last = {cpu_ns, looks_};
-  return quiet && unchanged;
+  last = {cpu_ns, looks_, quiet && unchanged};
+  return last.idle;
 }
 
 }  // namespace phantora::core

@@ -21,6 +21,7 @@ class ProcessWatch {
   struct Usage {
     std::uint64_t cpu_ns = 0;
     std::uint64_t look = 0;
+    bool idle = false;
   };
   bool usage(std::uint32_t pid, std::uint64_t* cpu_ns) const;  // false: something runs or is about to
 
