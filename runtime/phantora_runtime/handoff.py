@@ -21,6 +21,7 @@ from phantora_runtime.bridge import join_ns, stamp_ns, timed
 _MAGIC = b"\x93PhantoraClk\n"
 _HEADER = struct.Struct(f"<{len(_MAGIC)}sQ")
 _installed = False
+_feeding = threading.local()
 
 
 class Stamped:
@@ -122,7 +123,10 @@ def _hook_connections() -> None:
     send, receive = cls._send_bytes, cls._recv_bytes
 
     def _send_bytes(self: Any, buf: Any) -> None:
-        send(self, _HEADER.pack(_MAGIC, stamp_ns()) + bytes(buf))
+        if getattr(_feeding, "queue", False):
+            send(self, buf)
+        else:
+            send(self, _HEADER.pack(_MAGIC, stamp_ns()) + bytes(buf))
 
     def _recv_bytes(self: Any, maxsize: int | None = None) -> Any:
         buffer = receive(self, None if maxsize is None else maxsize + _HEADER.size)
@@ -154,7 +158,14 @@ def _hook_process_queues() -> None:
             return item.item
         return item
 
-    cls.put, cls.get = stamped_put, stamped_get
+    feed = cls._feed
+
+    def plain_feed(*arguments: Any) -> None:
+        # By the time this thread sends, its process may be far ahead of the item.
+        _feeding.queue = True
+        feed(*arguments)
+
+    cls.put, cls.get, cls._feed = stamped_put, stamped_get, staticmethod(plain_feed)
 
 
 # ---- threads, processes, futures ------------------------------------------------------------------------------------

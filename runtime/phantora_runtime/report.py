@@ -191,12 +191,15 @@ def _notes(run: settings.Run, core: dict[str, Any], ending: Ending, report: dict
 
 
 def _add_stacks(report: dict[str, Any], ending: Ending) -> None:
-    """Puts the script's own frames beside each rank of a hang or mismatch that the core listed."""
+    """Puts the script's own frames, innermost first, beside each rank of a hang or mismatch."""
     for key in ("hang", "mismatch"):
-        if isinstance(report.get(key), dict) and ending.stacks:
-            report[key]["stacks"] = [
-                {"rank": rank, "stack": stacks.main_thread(text)} for rank, text in sorted(ending.stacks.items())
-            ]
+        found = report.get(key)
+        if not isinstance(found, dict):
+            continue
+        for row in found.get("ranks", []):
+            text = ending.stacks.get(row.get("rank")) if not row.get("child") else None
+            if text:
+                row["python_stack"] = stacks.main_thread(text)
 
 
 def _holds(condition: Condition, report: dict[str, Any]) -> bool:

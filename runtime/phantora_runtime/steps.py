@@ -119,5 +119,4 @@ def _run_backward(self: Any, *arguments: Any, **named: Any) -> Any:
 def _after_optimizer_step(_optimizer: Any, _arguments: Any, _named: Any) -> None:
     index = _counter.optimizer_step()
     bridge.mark(Mark.OPTIMIZER_STEP, index)
-    if _counter.limit is not None and _counter.finished >= _counter.limit:
-        _watch_forward()
+    _watch_forward()

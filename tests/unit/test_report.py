@@ -231,3 +231,13 @@ def test_formats():
         "412 ns", "3.21 ms", "1.204 s", "2 min 05 s",
     ]  # fmt: skip
     assert [format_bytes(n) for n in (512, 20 * 2**20, 84_932_558_848)] == ["512 B", "20.0 MiB", "79.10 GiB"]
+
+
+def test_a_hang_shows_each_ranks_own_frames():
+    text = 'Thread 0x2 (most recent call first):\n  File "/home/me/train.py", line 7 in step\n'
+    core = CORE | {"verdict": "hang", "hang": {"ranks": [{"rank": 0, "child": 0}, {"rank": 1, "child": 0}]}}
+    made, _ = build(core=core, ending=Ending(Reason.CORE_VERDICT, stacks={1: text}))
+    assert made["hang"]["ranks"] == [
+        {"rank": 0, "child": 0},
+        {"rank": 1, "child": 0, "python_stack": ["/home/me/train.py:7 in step"]},
+    ]
