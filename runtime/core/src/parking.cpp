@@ -48,7 +48,9 @@ void each_number(const char* folder, Visit visit) {
 void ProcessWatch::look() {
   ++looks_;
   children_.clear();
-  each_number("/proc", [this](std::uint32_t pid) {
+  const auto self = static_cast<std::uint32_t>(getpid());
+  each_number("/proc", [this, self](std::uint32_t pid) {
+    if (pid == self) return;  // busy looking, and nobody's work
     char path[48], text[512], state = 0;
     unsigned parent = 0;
     std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
