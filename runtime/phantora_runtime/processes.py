@@ -14,6 +14,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _ADDR_NO_RANDOMIZE = 0x0040000
 _libc = ctypes.CDLL(None, use_errno=True)
+# As a C int, 0xFFFFFFFF would be passed on with its sign, and a seccomp filter compares all 64 bits.
+_libc.personality.argtypes = [ctypes.c_ulong]
 
 
 def become_subreaper() -> None:
