@@ -6,6 +6,7 @@ Without this a 10 ms load in a worker costs its rank nothing. Items themselves s
 from __future__ import annotations
 
 import collections
+import contextlib
 import io
 import multiprocessing.connection
 import multiprocessing.process
@@ -13,15 +14,72 @@ import multiprocessing.queues
 import queue
 import struct
 import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
-from phantora_runtime.bridge import join_ns, stamp_ns, timed
+from phantora_runtime import bridge
+from phantora_runtime.bridge import Mode, timed
 
 _MAGIC = b"\x93PhantoraClk\n"
 _HEADER = struct.Struct(f"<{len(_MAGIC)}sQ")
 _installed = False
-_feeding = threading.local()
+
+
+class _Thread(threading.local):
+    """What a thread knows about the items it passes on."""
+
+    feeding = False  # sends what others have put into a multiprocessing.Queue
+    relays = False  # has received something and is a helper thread
+    item_ns = 0  # clock of the item in hand
+    busy_until_ns = 0  # when its last work of its own ended
+    own_ns = 0  # its own clock when it received the item
+    held: list[int] | None = None  # clocks that are joined later, by who collects them
+
+
+_thread = _Thread()
+
+
+def _is_helper() -> bool:
+    return bridge.mode() == Mode.ACTOR and not bridge.is_driving()
+
+
+def stamp_ns() -> int:
+    """The clock that goes with what the calling thread hands on now.
+
+    A helper thread that only passes items on (DataLoader's pinning thread) adds nothing to an item's clock: in which
+    order items reach it is a matter of real time. What it works itself (sleeps) it adds, one item after the other.
+    """
+    own = bridge.stamp_ns()
+    return _thread.item_ns + own - _thread.own_ns if _thread.relays else own
+
+
+def join_ns(clock_ns: int) -> None:
+    """The calling thread has received something that carries this clock."""
+    if _thread.held is not None:
+        _thread.held.append(clock_ns)
+        return
+    if _is_helper():
+        worked = bridge.stamp_ns() - _thread.own_ns if _thread.relays else 0
+        if worked > 0:
+            _thread.busy_until_ns = _thread.item_ns + worked
+        _thread.item_ns = max(clock_ns, _thread.busy_until_ns)
+        _thread.relays = True
+        bridge.join_ns(clock_ns)
+        _thread.own_ns = bridge.stamp_ns()
+        return
+    _thread.relays = False
+    bridge.join_ns(clock_ns)
+
+
+@contextlib.contextmanager
+def holding() -> Iterator[list[int]]:
+    """Within it the calling thread's clock stays; the clocks received are in the list, for a later `join_ns`."""
+    outer, _thread.held = _thread.held, []
+    try:
+        yield _thread.held
+    finally:
+        _thread.held = outer
 
 
 class Stamped:
@@ -123,7 +181,7 @@ def _hook_connections() -> None:
     send, receive = cls._send_bytes, cls._recv_bytes
 
     def _send_bytes(self: Any, buf: Any) -> None:
-        if getattr(_feeding, "queue", False):
+        if _thread.feeding:
             send(self, buf)
         else:
             send(self, _HEADER.pack(_MAGIC, stamp_ns()) + bytes(buf))
@@ -162,7 +220,7 @@ def _hook_process_queues() -> None:
 
     def plain_feed(*arguments: Any) -> None:
         # By the time this thread sends, its process may be far ahead of the item.
-        _feeding.queue = True
+        _thread.feeding = True
         feed(*arguments)
 
     cls.put, cls.get, cls._feed = stamped_put, stamped_get, staticmethod(plain_feed)

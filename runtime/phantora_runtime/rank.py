@@ -42,7 +42,10 @@ def run(run: settings.Run, rank: int) -> None:
     finish.install(rank)
     try:
         _run_target(run)
-    except SystemExit:
+    except SystemExit as leaving:
+        status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if status != 0:
+            control.send("leaving", rank=rank, status=status & 0xFF)
         raise
     except BaseException as error:
         _fail(rank, error)

@@ -57,6 +57,7 @@ class _Supervisor:
         self._pids: dict[int, int] = {}
         self._left = set(range(run.launch.world_size))
         self._exceptions: dict[int, dict[str, Any]] = {}
+        self._leaving: dict[int, int] = {}
         self._importing = ""
         self._left_out: list[str] = []
         self._core: Core | None = None
@@ -205,6 +206,8 @@ class _Supervisor:
             self._pids[message["rank"]] = message["pid"]
         elif event == "exception":
             self._exceptions[message["rank"]] = message
+        elif event == "leaving":
+            self._leaving[message["rank"]] = message["status"]
         elif event == "finishing":
             self._look(message)
         elif event == "exited":
@@ -225,6 +228,9 @@ class _Supervisor:
         self._left.discard(rank)
         if status == 0 or self._ending is not None:
             return
+        # Its helper threads may end a failing rank with the run's status just before its own.
+        if status == ENDED_WITH_RUN:
+            status = self._leaving.get(rank, 1 if rank in self._exceptions else status)
         if status == ENDED_WITH_RUN:
             # The core ended the run; its reason, often another rank's failure, may still be on its way.
             self._ended_by_core = self._ended_by_core or time.monotonic()

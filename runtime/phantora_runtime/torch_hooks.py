@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from typing import Any
 
-from phantora_runtime import control, spawn
+from phantora_runtime import control, data_loader, spawn
 
 
 def install(null_mode: bool = False) -> None:
@@ -20,6 +20,8 @@ def install(null_mode: bool = False) -> None:
         return
     torch._phantora_hooks = True
     spawn.install()
+    if not null_mode:
+        data_loader.install()
     if torch.distributed.is_available() and not null_mode:
         from phantora_runtime import gloo, stores
 
