@@ -145,7 +145,8 @@ assert lib.cublasLtMatrixLayoutGetAttribute(layout, 5, c.byref(batch), 4, c.byre
 assert lib.cublasLtMatrixLayoutSetAttribute(layout, 99, c.byref(batch), 4) == 7
 
 class Result(c.Structure):
-    _fields_ = [("algo", u64 * 8), ("workspace", c.c_size_t), ("state", c.c_int), ("waves", c.c_float), ("reserved", c.c_int * 4)]
+    _fields_ = [("algo", u64 * 8), ("workspace", c.c_size_t), ("state", c.c_int), ("waves", c.c_float)]
+    _fields_ += [("reserved", c.c_int * 4)]
 
 def matrix(rows, columns):
     made = c.c_void_p()
@@ -156,7 +157,8 @@ assert lib.cublasLtMatmulDescCreate(c.byref(desc), 68, 0) == 0
 assert lib.cublasLtMatmulPreferenceCreate(c.byref(preference)) == 0
 handle, result, found = c.c_void_p(), Result(), c.c_int(-1)
 assert lib.cublasLtCreate(c.byref(handle)) == 0
-ask = lambda a, b, d: lib.cublasLtMatmulAlgoGetHeuristic(handle, desc, a, b, d, d, preference, 1, c.byref(result), c.byref(found))
+heuristic = lib.cublasLtMatmulAlgoGetHeuristic
+ask = lambda a, b, d: heuristic(handle, desc, a, b, d, d, preference, 1, c.byref(result), c.byref(found))
 assert ask(matrix(16, 32), matrix(32, 8), matrix(16, 8)) == 0 and found.value == 1 and result.state == 0
 assert ask(matrix(16, 32), matrix(31, 8), matrix(16, 8)) == 7 and found.value == 0   # inner sizes differ
 """,
