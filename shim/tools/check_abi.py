@@ -26,6 +26,8 @@ WIDE = {
     "CUhostFn",
     "CUkernel",
     "CUlibrary",
+    "CUlogsCallback",
+    "CUlogsCallbackHandle",
     "CUmemGenericAllocationHandle",
     "CUmemoryPool",
     "CUmodule",

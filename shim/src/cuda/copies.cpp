@@ -125,6 +125,22 @@ HostFunctions& host_functions() {
 
 }  // namespace
 
+void mark_unknown_in_order(void* pointer, std::size_t bytes) {
+  if (!values::pending()) {
+    mark_unknown(pointer, bytes);
+    return;
+  }
+  values::Access access;
+  access.writes[0] = values::range(pointer, bytes);
+  values::run(
+      [](void* context) {
+        const auto* range = static_cast<values::Range*>(context);
+        mark_unknown(reinterpret_cast<void*>(range->begin), range->bytes);
+        return true;
+      },
+      [](void* context) { delete static_cast<values::Range*>(context); }, new values::Range(access.writes[0]), access);
+}
+
 Status copy(const Copy& what, int kind, void* stream, Blocking blocking) {
   if (kind < abi::kHostToHost || kind > abi::kDefault) return abi::kInvalidMemcpyDirection;
   if (const Status status = ready(); status != abi::kSuccess) return status;

@@ -188,8 +188,8 @@ Status launch(Function* function, const LaunchShape& shape, void** arguments, vo
     threads *= shape.block[i];
   }
   if (threads > 1024 || shape.grid[1] > 65535 || shape.grid[2] > 65535) return abi::kInvalidConfiguration;
-  if (shape.shared_bytes > gpu().shared_per_block_optin) return abi::kInvalidValue;
   if (const Status status = ready(); status != abi::kSuccess) return status;
+  if (shape.shared_bytes > gpu().shared_per_block_optin) return abi::kInvalidValue;
   if (!function->known) prepare(*function);
   wire::Record record{};
   record.type = wire::RecordType::kKernel;

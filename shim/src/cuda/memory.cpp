@@ -195,11 +195,11 @@ Status release(void* pointer, bool wait) {
   }
   client::charge(client::CallKind::kFreeMemory);
   if (wait) client::wait_device(allocation.node_device);
+  mark_unknown_in_order(pointer, allocation.bytes);
   std::lock_guard lock(h.mutex);
   if (h.allocations.erase(address) == 0) return abi::kInvalidValue;
   DeviceHeap& heap = h.devices[allocation.node_device];
   heap.allocated -= allocation.bytes;
-  mark_unknown(pointer, allocation.bytes);
   if (allocation.managed) {  // the host may have written anywhere
     const std::uintptr_t first = round_up(address, kPage);
     const std::uintptr_t last = (address + allocation.bytes) / kPage * kPage;
@@ -336,12 +336,12 @@ Status unmap_physical(std::uint64_t address, std::uint64_t bytes) {
   }
   if (end != address + bytes || bytes == 0) return abi::kInvalidValue;
   client::wait_device(node_device);
+  mark_unknown_in_order(reinterpret_cast<void*>(address), bytes);
   std::lock_guard lock(h.mutex);
   for (std::uint64_t at = address; at < end;) {
     const auto found = h.allocations.find(at);
     if (found == h.allocations.end()) return abi::kInvalidValue;
     const Allocation mapping = found->second;
-    mark_unknown(reinterpret_cast<void*>(at), mapping.bytes);
     h.allocations.erase(found);
     if (const auto physical = h.physical.find(mapping.id); physical != h.physical.end()) {
       physical->second.mapped_at = 0;

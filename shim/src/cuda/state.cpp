@@ -275,7 +275,12 @@ Status disable_peer(int from_ordinal, int to_ordinal) {
   return abi::kSuccess;
 }
 
-const wire::GpuProperties& gpu() { return client::header()->gpu; }
+// Outside a run there is no GPU: all zeros, so that nothing can be computed from it by accident.
+const wire::GpuProperties& gpu() {
+  static const wire::GpuProperties kNone{};
+  const wire::RunHeader* header = client::header();
+  return header == nullptr ? kNone : header->gpu;
+}
 
 // Without records: the process's end says it all, and nobody is left to be told.
 void release_all() {

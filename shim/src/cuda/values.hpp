@@ -10,6 +10,8 @@ namespace phantora::cuda {
 
 // The bytes get zero and unknown. Next to free where nothing was known.
 void mark_unknown(void* pointer, std::size_t bytes);
+// The same, in program order with what is still pending on these bytes (a collective's payload that has not come yet).
+void mark_unknown_in_order(void* pointer, std::size_t bytes);
 // The caller wrote real values (or, with `zero`, relies on the zeros that are there after mark_unknown).
 void mark_known(void* pointer, std::size_t bytes, bool zero = false);
 bool is_known(const void* pointer, std::size_t bytes);
