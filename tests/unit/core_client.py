@@ -34,7 +34,9 @@ SYS_FUTEX = 202
 KERNEL, GEMM, MEMCPY, MEMSET, EVENT_RECORD, STREAM_WAIT, COLLECTIVE = range(1, 8)
 WAIT, QUERY, ELAPSED, SLEEP, MARK, MEMORY, HOST_WORK, EXIT = range(8, 16)
 ON_STREAM, ON_EVENT, ON_DEVICE, RESUME = range(1, 5)
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE, ALL_TO_ALL, SEND, RECV, GATHER, SCATTER, BARRIER = range(1, 12)
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE, ALL_TO_ALL, SEND, RECV, GATHER, SCATTER, BARRIER = range(
+    1, 12
+)
 FIRST_FORWARD, OPTIMIZER_STEP, BACKWARD, TEXT, OUT_OF_MEMORY, PHASE = range(1, 7)
 (
     HELLO, NAME, NOTE, ATTACH_CHILD, STORE_SET, STORE_GET, STORE_ADD, STORE_WAIT, STORE_CHECK, STORE_DELETE,
@@ -324,7 +326,9 @@ class Rank:
         self.push(KERNEL, body, stream=stream, cost=cost)
 
     def gemm(self, m: int, n: int, k: int, stream: int = 1, cost: int = 0) -> None:
-        self.push(GEMM, struct.pack("<4I8BQQ", m, n, k, 1, 10, 10, 10, 8, 0, 0, 0, 0, name_hash("gemm"), 0), 0, stream, cost)
+        self.push(
+            GEMM, struct.pack("<4I8BQQ", m, n, k, 1, 10, 10, 10, 8, 0, 0, 0, 0, name_hash("gemm"), 0), 0, stream, cost
+        )
 
     def copy(self, size: int, kind: int = 1, stream: int = 1, cost: int = 0) -> None:
         self.push(MEMCPY, struct.pack("<QBBB", size, kind, 1, 0), stream=stream, cost=cost)
@@ -380,7 +384,9 @@ class Rank:
         return self.h
 
     def wait_stream(self, stream: int = 1) -> int:
-        return self._join(self.ask(WAIT, lambda slot: struct.pack("<IBB2xIIII", slot, ON_STREAM, 0, 0, 0, 0, 0), 0, stream))
+        return self._join(
+            self.ask(WAIT, lambda slot: struct.pack("<IBB2xIIII", slot, ON_STREAM, 0, 0, 0, 0, 0), 0, stream)
+        )
 
     def wait_event(self, event: int, generation: int | None = None) -> int:
         generation = self.generations.get(event, 0) if generation is None else generation
@@ -397,7 +403,9 @@ class Rank:
         return bool(answer.value)
 
     def query_stream(self, stream: int = 1) -> bool:
-        return bool(self.ask(QUERY, lambda slot: struct.pack("<IBB2xIIII", slot, ON_STREAM, 0, 0, 0, 0, 0), 0, stream).value)
+        return bool(
+            self.ask(QUERY, lambda slot: struct.pack("<IBB2xIIII", slot, ON_STREAM, 0, 0, 0, 0, 0), 0, stream).value
+        )
 
     def elapsed(self, first: int, second: int) -> int:
         a, b = self.generations[first], self.generations[second]

@@ -37,7 +37,15 @@ pytestmark = pytest.mark.skipif(find_core() is None, reason="phantora-core is no
 def kernel(rank, **change):
     """A good kernel record for the next slot, with some fields changed before the check is made."""
     body = struct.pack("<Q3I3IIIQQQQ", name_hash("k"), 1, 1, 1, 1, 1, 1, 0, 0, 10, 0, 0, 0)
-    fields = {"index": rank.head, "issue": rank.h, "kind": KERNEL, "device": 0, "stream": 1, "sequence": 1, "body": body}
+    fields = {
+        "index": rank.head,
+        "issue": rank.h,
+        "kind": KERNEL,
+        "device": 0,
+        "stream": 1,
+        "sequence": 1,
+        "body": body,
+    }
     fields.update(change)
     head = [fields[key] for key in ("index", "issue", "kind", "device", "stream", "sequence")]
     raw = bytearray(struct.pack("<QQIBBHQ", head[0], head[1], 0, *head[2:]) + fields["body"].ljust(96, b"\0"))
@@ -203,4 +211,3 @@ def test_names_are_shared_through_the_segment(tmp_path):
         assert core.get_u64(at) == value
         rank.exit()
         assert core.finish()["top_kernels"][0]["name"] == "void at::native::kernel"
-

@@ -90,7 +90,9 @@ def test_a_child_with_gpu_work_becomes_a_further_actor_of_its_rank(tmp_path):
         status, body = rank.request(ATTACH_CHILD, struct.pack("<II", 0, os.getpid()))
         (index,) = struct.unpack("<I", body)
         assert (status, index) == (OK, 1)
-        child = Rank(core, index, h=core.get_u64(core.u64("header.actor_offset") + core.u64("header.actor_stride") + 64))
+        child = Rank(
+            core, index, h=core.get_u64(core.u64("header.actor_offset") + core.u64("header.actor_stride") + 64)
+        )
         assert child.h == 700
         child.kernel(100)
         rank.h += 1  # it runs on beside the child

@@ -187,7 +187,9 @@ def test_split_and_info(tmp_path):
             world = rank.comm_init(4, rank.index)
             rank.h += rank.index
             color = rank.index % 2
-            status, body = rank.request(COMM_SPLIT, struct.pack("<Iii", world, color, -rank.index) + text(f"half{color}"))
+            status, body = rank.request(
+                COMM_SPLIT, struct.pack("<Iii", world, color, -rank.index) + text(f"half{color}")
+            )
             comm, size, mine = struct.unpack("<III", body)
             members = struct.unpack("<III", rank.request(COMM_INFO, struct.pack("<I", comm))[1])
             none = rank.request(COMM_SPLIT, struct.pack("<Iii", world, -1, 0) + text(""))[1]

@@ -68,7 +68,7 @@ int Engine::run(const std::atomic<bool>& stop) {
   header_.run_state.store(2, std::memory_order_release);
   answer_everyone();
   advance_outputs(true);
-  log_.finish(later(global_, timeline_.now()));
+  log_.finish();
   write_report();
   events_.write(EventStream::line("end", global_).set("verdict", verdict_).set("message", message_));
   events_.flush();

@@ -147,6 +147,7 @@ class Engine final : public Replies {
   void leave(Actor& actor);
   void write_report();
   Json report_json();
+  static Instant last_clock(const Actor& actor);
   Json steps_json();
   Json step_times_json();
   double cost_spread() const;

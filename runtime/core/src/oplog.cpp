@@ -143,12 +143,12 @@ void OpLog::define_name(std::uint64_t hash) {
   put_text(names_.get(hash));
 }
 
-void OpLog::finish(Instant last) {
+void OpLog::finish() {
   if (finished_) return;
   finished_ = true;
   advance(kNever, true);
   put_u8(6);
-  put_v(last);
+  put_v(last_end_);
   flush();
 }
 

@@ -12,7 +12,7 @@
 //             z start - issue; then for a collective: v sequence on its communicator, v group (n-th of this rank; 0
 //             none), v start - arrival; for a stream wait: v source + 1 of the event's record (0: never recorded), v
 //             its sequence
-//   6 end     v last virtual time
+//   6 end     v end of the last op
 // Host events (marks, sleeps, host work, exits) have stream 0 in `source` and count their own sequence. Waits and
 // queries are not logged: whether a rank asks the core depends on what it already knows, which is a matter of real
 // time.
@@ -61,11 +61,16 @@ class OpLog {
   std::uint32_t add_source(const LogSource& source);
   void add_comm(std::uint32_t id, LogComm comm);
   std::uint64_t order_of(std::uint32_t source) const { return sources_[source].order(); }
-  void add(const LogEntry& entry) { waiting_.push_back(entry); }
+  void add(const LogEntry& entry) {
+    waiting_.push_back(entry);
+    last_end_ = later(last_end_, entry.end);
+  }
   // No op that starts before `frontier` can come any more: write those. Cheap when there is little to do.
   void advance(Instant frontier, bool all);
   std::size_t pending() const { return waiting_.size(); }
-  void finish(Instant last);
+  void finish();
+  // End of the last op so far: unlike the engine's clock, the same in equal runs.
+  Instant last_end() const { return last_end_; }
 
   std::uint64_t ops_written() const { return ops_; }
   std::uint64_t bytes_written() const { return bytes_; }
@@ -94,6 +99,7 @@ class OpLog {
   std::string buffer_;
   std::uint32_t shape_ids_ = 0, source_ids_ = 0;
   LogEntry previous_;
+  Instant last_end_ = 0;
   std::uint64_t ops_ = 0, bytes_ = 0, order_errors_ = 0;
   bool write_failed_ = false, finished_ = false;
 };

@@ -43,6 +43,14 @@ void each_number(const char* folder, Visit visit) {
   closedir(directory);
 }
 
+std::size_t threads(std::uint32_t pid) {
+  char folder[48];
+  std::snprintf(folder, sizeof folder, "/proc/%u/task", pid);
+  std::size_t count = 0;
+  each_number(folder, [&count](std::uint32_t) { ++count; });
+  return count;
+}
+
 }  // namespace
 
 void ProcessWatch::look() {
@@ -54,9 +62,11 @@ void ProcessWatch::look() {
     char path[48], text[512], state = 0;
     unsigned parent = 0;
     std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    if (read_file(path, text, sizeof text) && parse_stat(text, &state, &parent) && state != 'Z' && state != 'X') {
-      children_[parent].push_back(pid);
-    }
+    if (!read_file(path, text, sizeof text) || !parse_stat(text, &state, &parent)) return;
+    // A process whose first thread has ended while others are still on their way out keeps its descriptors open: what
+    // waits for its end is not blocked for good.
+    if ((state == 'Z' || state == 'X') && threads(pid) < 2) return;
+    children_[parent].push_back(pid);
   });
 }
 

@@ -159,7 +159,7 @@ Json Engine::report_json() {
         Json::object()
             .set("rank", actor->rank)
             .set("child", actor->child)
-            .set("last_h_ns", later(later(actor->published, actor->floor), actor->last_issue))
+            .set("last_h_ns", last_clock(*actor))
             .set("ops", actor->ops)
             .set("steps", actor->steps + (actor->stepped ? 1 : 0))
             .set("exit_status", actor->exit_seen || actor->exit_status != 0 ? Json(actor->exit_status) : Json())));
@@ -176,7 +176,7 @@ Json Engine::report_json() {
                        static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
   Json report = Json::object();
   report.set("schema", 1).set("verdict", verdict_).set("message", message_).set("world_size", header_.world_size);
-  report.set("virtual_ns", later(global_, timeline_.now()))
+  report.set("virtual_ns", log_.last_end())
       .set("steps", steps_json())
       .set("step_time_ns", step_times_json())
       .set("memory", memory_json());
@@ -207,6 +207,12 @@ void Engine::write_report() {
   std::fwrite(text.data(), 1, text.size(), file);
   std::fclose(file);
   std::rename(temporary.c_str(), path.c_str());
+}
+
+// Where a rank's host clock stood when it ended; else what is known of it.
+Instant Engine::last_clock(const Actor& actor) {
+  if (actor.exit_seen) return actor.last_issue;
+  return later(later(actor.published, actor.floor), actor.last_issue);
 }
 
 }  // namespace phantora::core

@@ -25,6 +25,7 @@ bool Engine::claim_slot(Actor& actor, std::uint32_t slot, const wire::Record& re
 }
 
 void Engine::answer(Actor& actor, std::uint32_t slot, Status status, Instant resume, std::uint64_t value) {
+  publish_streams();  // whoever goes on finds in the tables what it waited for
   auto& wait = actor.block->wait[slot];
   open_slots_.erase({actor.index, slot});
   wait.status = static_cast<std::uint32_t>(status);

@@ -1,0 +1,215 @@
+"""The canonical op log: readable, in its total order, and the same bytes whatever real time does."""
+
+from __future__ import annotations
+
+import random
+import struct
+import threading
+import time
+from dataclasses import dataclass
+
+import pytest
+from core_client import (
+    ALL_REDUCE,
+    BACKWARD,
+    COLLECTIVE,
+    FIRST_FORWARD,
+    KERNEL,
+    OPTIMIZER_STEP,
+    RECV,
+    SEND,
+    STORE_ADD,
+    STREAM_WAIT,
+    find_core,
+    running,
+    text,
+    together,
+)
+
+pytestmark = pytest.mark.skipif(find_core() is None, reason="phantora-core is not built: make native")
+
+
+@dataclass(frozen=True)
+class Op:
+    rank: int
+    stream: int
+    sequence: int
+    kind: int
+    start: int
+    end: int
+    issue: int
+    extra: tuple[int, ...]
+
+
+class Reader:
+    """Decodes what runtime/core/src/oplog.hpp describes."""
+
+    def __init__(self, data: bytes) -> None:
+        assert data[:8] == b"PHNTLOG1"
+        self.data, self.at = data, 8
+        self.names: dict[int, str] = {}
+        self.comms: dict[int, tuple[str, list[int]]] = {}
+        self.ops: list[Op] = []
+        self.last_ns = -1
+        self._read()
+
+    def v(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def z(self) -> int:
+        value = self.v()
+        return value >> 1 ^ -(value & 1)
+
+    def text(self) -> str:
+        size = self.v()
+        self.at += size
+        return self.data[self.at - size : self.at].decode()
+
+    def _read(self) -> None:
+        sources: dict[int, tuple[int, ...]] = {}
+        shapes: dict[int, int] = {}
+        sequences: dict[int, int] = {}
+        start = 0
+        while self.at < len(self.data):
+            tag = self.data[self.at]
+            self.at += 1
+            if tag == 1:
+                (value,) = struct.unpack_from("<Q", self.data, self.at)
+                self.at += 8
+                self.names[value] = self.text()
+            elif tag == 2:
+                source = self.v()
+                sources[source] = tuple(self.v() for _ in range(4))
+            elif tag == 3:
+                shape = self.v()
+                shapes[shape] = self.data[self.at]
+                self.at += 1 + 72
+            elif tag == 4:
+                comm, label = self.v(), self.text()
+                self.comms[comm] = (label, [self.v() for _ in range(self.v())])
+            elif tag == 5:
+                source = self.v()
+                sequences[source] = sequences.get(source, 0) + self.z()
+                kind = shapes[self.v()]
+                start += self.v()
+                end = start + self.v()
+                issue = start - self.z()
+                extra = tuple(self.v() for _ in range({COLLECTIVE: 3, STREAM_WAIT: 2}.get(kind, 0)))
+                rank, _child, _device, stream = sources[source]
+                self.ops.append(Op(rank, stream - 1, sequences[source], kind, start, end, issue, extra))
+            elif tag == 6:
+                self.last_ns = self.v()
+            else:
+                raise AssertionError(f"unknown tag {tag} at {self.at - 1}")
+
+
+def test_the_log_holds_every_op_with_start_and_end(tmp_path):
+    with running(tmp_path, host__launch_latency=10) as (core, (rank,)):
+        rank.name("k")
+        rank.kernel(100, name="k", stream=1)
+        rank.event_record(1, stream=1)
+        rank.stream_wait(1, stream=2)
+        rank.h = 20
+        rank.kernel(100, name="k", stream=2)
+        rank.wait_device()
+        rank.exit()
+        core.finish()
+    log = Reader(core.oplog())
+    assert list(log.names.values()) == ["k"]
+    assert log.ops[0] == Op(0, 1, 1, KERNEL, 10, 110, 0, ())
+    wait, second = log.ops[1], [op for op in log.ops if op.kind == KERNEL][1]
+    assert (wait.kind, wait.start, wait.end, wait.extra[1]) == (STREAM_WAIT, 10, 110, 2)
+    assert (second.start, second.end, second.issue) == (110, 210, 20)
+
+
+def train(ranks, seed, delay):
+    """Steps with overlapping collectives, a pipeline of pairs, stores and queries; `delay` shuffles real time only."""
+    size = len(ranks)
+
+    def work(rank):
+        noise = random.Random(seed * 100 + rank.index)
+
+        def pause():
+            if delay and noise.random() < 0.15:
+                time.sleep(noise.random() * 0.004)
+
+        comm = rank.comm_init(size, rank.index)
+        rank.mark(FIRST_FORWARD)
+        for step in range(4):
+            for layer in range(6):
+                rank.kernel(100 + 7 * layer + 3 * rank.index, stream=1, cost=5)
+                rank.event_record(layer, stream=1, cost=1)
+                rank.stream_wait(layer, stream=2)
+                rank.collective(comm, ALL_REDUCE, 64 * (layer + 1), 1 + step * 6 + layer, stream=2, cost=3)
+                pause()
+            peer = rank.index ^ 1
+            kind = SEND if rank.index < peer else RECV
+            rank.collective(comm, kind, 32, step + 1, peer=peer, stream=3, cost=2)
+            rank.mark(BACKWARD)
+            rank.event_record(50, stream=2)
+            while not rank.query_event(50):
+                rank.h += 40
+                pause()
+            rank.request(STORE_ADD, text("s") + text("n") + struct.pack("<q", 1))
+            pause()
+            rank.sleep(rank.index + 1)
+            rank.wait_device()
+            rank.mark(OPTIMIZER_STEP)
+        rank.exit()
+
+    order = list(ranks)
+    random.Random(seed).shuffle(order)
+    together(*[lambda rank=rank: work(rank) for rank in order])
+
+
+def test_equal_runs_give_equal_bytes_whatever_real_time_does(tmp_path):
+    logs, reports = [], []
+    for run in range(4):
+        with running(tmp_path / str(run), 4, host__launch_latency=10, ring_slots=32) as (core, ranks):
+            helper_stop = threading.Event()
+
+            def peek(ranks=ranks, stop=helper_stop):
+                while not stop.is_set():
+                    time.sleep(0.001)
+
+            helper = threading.Thread(target=peek)
+            helper.start()
+            train(ranks, run, delay=run > 0)
+            helper_stop.set()
+            helper.join()
+            report = core.finish()
+        assert (report["verdict"], report["late_ops"], report["order_errors"]) == ("ok", 0, 0)
+        assert len(report["steps"]) == 4
+        report.pop("real")
+        logs.append(core.oplog())
+        reports.append(report)
+    assert logs[1:] == logs[:1] * 3
+    assert reports[1:] == reports[:1] * 3
+    log = Reader(logs[0])
+    keys = [(op.start, op.kind, op.rank, op.stream) for op in log.ops]
+    assert [key[0] for key in keys] == sorted(key[0] for key in keys)
+    assert len(log.ops) == report["ops"]
+    ends = {}
+    for op in sorted(log.ops, key=lambda op: op.sequence):
+        if op.kind < COLLECTIVE and op.stream > 0:
+            assert op.start >= ends.get((op.rank, op.stream), 0) and op.start >= op.issue + 10
+            ends[op.rank, op.stream] = op.end
+
+
+def test_one_nanosecond_changes_the_log(tmp_path):
+    logs = []
+    for extra in (0, 1):
+        with running(tmp_path / str(extra)) as (core, (rank,)):
+            rank.kernel(100 + extra)
+            rank.wait_stream()
+            rank.exit()
+            core.finish()
+        logs.append(core.oplog())
+    assert logs[0] != logs[1]
