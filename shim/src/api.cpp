@@ -1,4 +1,5 @@
-// The exported C functions of clocks, marks, requests and op scopes (phantora/adaptor_api.h). The memory ones are in cuda/.
+// The exported C functions of clocks, marks, requests and op scopes (phantora/adaptor_api.h). The memory ones are in
+// cuda/.
 #include <cstdlib>
 #include <cstring>
 

@@ -132,9 +132,10 @@ bool map_segment(const char* path) {
   munmap(first, sizeof(wire::RunHeader));
   if (!right || std::strcmp(build_id, PHANTORA_BUILD_ID) != 0) {
     raw_syscall(SYS_close, fd);
-    fail_environment("the simulator core and the preloaded library are of different builds; run `make native` (wanted: " PHANTORA_BUILD_ID
-                     ")",
-                     right ? build_id : "another format");
+    fail_environment(
+        "the simulator core and the preloaded library are of different builds; run `make native` "
+        "(wanted: " PHANTORA_BUILD_ID ")",
+        right ? build_id : "another format");
   }
   void* base = mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   const int error = errno;
@@ -281,7 +282,8 @@ std::uint64_t stamp_ns() {
     case Mode::kActor:
       return t_thread.driving ? g_state.clock.load(std::memory_order_relaxed) : t_thread.own;
     case Mode::kDetached: {
-      if (g_state.header->clock_mode != wire::ClockMode::kMeasured) return g_state.clock.load(std::memory_order_relaxed);
+      if (g_state.header->clock_mode != wire::ClockMode::kMeasured)
+        return g_state.clock.load(std::memory_order_relaxed);
       // Measured: a worker's clock moves by its CPU time too (rule 12).
       SpinGuard guard(g_state.lock);
       const std::uint64_t used = real_ns(CLOCK_PROCESS_CPUTIME_ID);

@@ -1,4 +1,5 @@
-// PHANTORA_NULL=1: no run, but the GPU's properties. They come from a core.conf (PHANTORA_GPU_CONF), else from an H100 SXM 80GB.
+// PHANTORA_NULL=1: no run, but the GPU's properties. They come from a core.conf (PHANTORA_GPU_CONF), else from an H100
+// SXM 80GB.
 #include <fcntl.h>
 #include <sys/syscall.h>
 
@@ -55,7 +56,8 @@ std::string read_file(const char* path) {
   const long fd = raw_syscall(SYS_open, path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return text;
   char buffer[4096];
-  for (long got = 0; (got = raw_syscall(SYS_read, fd, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(got));
+  for (long got = 0; (got = raw_syscall(SYS_read, fd, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(got));
   raw_syscall(SYS_close, fd);
   return text;
 }

@@ -1,7 +1,7 @@
 // The ring: records, their publication, op scopes and the doorbell.
 //
-// Order of publication (rule 7): the record, then `head`, then H. The core reads H, then drains. H in shared memory may lag behind
-// the thread's H, never lead it past a record that is not published.
+// Order of publication (rule 7): the record, then `head`, then H. The core reads H, then drains. H in shared memory may
+// lag behind the thread's H, never lead it past a record that is not published.
 #include <algorithm>
 #include <cstring>
 
@@ -30,7 +30,8 @@ void wait_for_space() {
   while (true) {
     state.tail = state.block->tail.load(std::memory_order_acquire);
     if (state.head - state.tail < state.slots) return;
-    publish_locked();
+    // What op scopes hold back is a quarter at most, so the core has records to drain without it. Publishing it here
+    // would make its output bytes depend on how fast the core is.
     state.lock.unlock();
     const std::uint32_t before = state.block->space_futex.load();
     state.block->producer_waits.store(1);
@@ -114,6 +115,8 @@ void submit(CallKind kind, Record& record) {
     if (!is_virtual()) return;
     ensure_driving();
   }
+  // Clean-up that runs after the end was told is not part of the run.
+  if (g_state.exited.load(std::memory_order_relaxed) && record.type != wire::RecordType::kExit) return;
   t_thread.reads = 0;
   const bool held = name_by_scope(record);
   SpinGuard guard(g_state.lock);
@@ -155,7 +158,8 @@ void op_end(std::uint64_t output_bytes) {
   // Those a wait or a full ring published early keep 0: unknown.
   for (std::uint64_t index = std::max(scope.first, state.published_head); index < state.head; ++index) {
     Record& record = state.ring[index % state.slots];
-    if (record.type == wire::RecordType::kKernel && record.kernel.op == scope.name && record.kernel.op_output_bytes == 0) {
+    if (record.type == wire::RecordType::kKernel && record.kernel.op == scope.name &&
+        record.kernel.op_output_bytes == 0) {
       record.kernel.op_output_bytes = output_bytes;
     }
   }
@@ -168,6 +172,7 @@ void op_end(std::uint64_t output_bytes) {
 Answer ask(Record& record) {
   auto& state = g_state;
   t_thread.reads = 0;
+  if (state.exited.load(std::memory_order_relaxed)) return {wire::Status::kOk, state.clock.load(), 1};
   // A free slot: there are more than threads that ever wait at once; yields when not.
   std::uint32_t slot = 0;
   while (true) {

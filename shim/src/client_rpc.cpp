@@ -1,4 +1,5 @@
-// Requests on the core's socket, and the names and notes that travel by it. One connection for each thread that needs one.
+// Requests on the core's socket, and the names and notes that travel by it. One connection for each thread that needs
+// one.
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -16,11 +17,11 @@
 namespace phantora::client {
 namespace {
 
-constexpr int kHighDescriptor = 700;      // out of the way of descriptors that scripts count or close by number
+constexpr int kHighDescriptor = 700;  // out of the way of descriptors that scripts count or close by number
 constexpr std::uint32_t kConnections = 512;
 constexpr std::uint32_t kKnownTexts = 4096;
 
-std::atomic<int> g_connections[kConnections];          // descriptor + 1; a forked child closes them all
+std::atomic<int> g_connections[kConnections];           // descriptor + 1; a forked child closes them all
 std::atomic<std::uint64_t> g_known_names[kKnownTexts];  // names that found no place in the shared table
 std::atomic<std::uint64_t> g_known_notes[kKnownTexts];
 
@@ -37,12 +38,12 @@ bool remember(std::atomic<std::uint64_t>* set, std::uint64_t hash) {
 }
 
 bool known_to_core(std::uint64_t hash) {
-  const auto* names = reinterpret_cast<const std::atomic<std::uint64_t>*>(reinterpret_cast<const char*>(g_state.header) +
-                                                                          g_state.header->name_offset);
+  const auto* names = reinterpret_cast<const std::atomic<std::uint64_t>*>(
+      reinterpret_cast<const char*>(g_state.header) + g_state.header->name_offset);
   for (std::uint32_t probe = 0; probe < 8; ++probe) {
     const std::uint64_t held = names[(hash + probe) % wire::kNameSlots].load(std::memory_order_acquire);
     if (held == hash) return true;
-    if (held == 0) return false;
+    if (held == 0) break;
   }
   for (std::uint32_t probe = 0; probe < 16; ++probe) {
     const std::uint64_t held = g_known_names[(hash + probe) % kKnownTexts].load(std::memory_order_relaxed);
@@ -132,7 +133,8 @@ bool connect_thread() {
   hello.u64(header->rpc_token).u32(static_cast<std::uint32_t>(g_state.pid)).u32(static_cast<std::uint32_t>(real_tid()));
   wire::ReplyHeader answer = {};
   std::vector<std::byte> nothing;
-  if (!exchange(fd, make_header(wire::MessageType::kHello), hello.span(), answer, nothing) || answer.status != wire::Status::kOk) {
+  if (!exchange(fd, make_header(wire::MessageType::kHello), hello.span(), answer, nothing) ||
+      answer.status != wire::Status::kOk) {
     raw_syscall(SYS_close, fd);
     return false;
   }
@@ -145,9 +147,11 @@ bool connect_thread() {
 }
 
 // As request(), in the order of the ring only where `ordered`.
-wire::Status send_request(wire::MessageType type, std::span<const std::byte> body, std::vector<std::byte>& reply, bool ordered) {
+wire::Status send_request(wire::MessageType type, std::span<const std::byte> body, std::vector<std::byte>& reply,
+                          bool ordered) {
   reply.clear();
   if (!is_virtual() || body.size() > wire::kMaxMessageBytes) return wire::Status::kRefused;
+  if (is_actor() && g_state.exited.load(std::memory_order_relaxed)) return wire::Status::kRefused;
   const int error = errno;
   t_thread.reads = 0;
   wire::ReplyHeader answer = {};
@@ -155,7 +159,9 @@ wire::Status send_request(wire::MessageType type, std::span<const std::byte> bod
   // Twice: a script that closed all descriptors closed this one too.
   for (int attempt = 0; attempt < 2 && !answered; ++attempt) {
     if (!connect_thread()) continue;
-    flush_records();
+    // Only what waits publishes: which rank has to tell a name first differs from run to run, and op scopes must not be
+    // cut by it.
+    if (ordered) flush_records();
     auto message = make_header(type);
     if (!ordered) message.driving = 0;
     answered = exchange(t_thread.connection - 1, message, body, answer, reply);
@@ -195,7 +201,8 @@ std::uint64_t intern(const char* name) {
   Body body;
   body.u64(hash).string(name);
   std::vector<std::byte> reply;
-  if (send_request(wire::MessageType::kName, body.span(), reply, false) == wire::Status::kOk) remember(g_known_names, hash);
+  if (send_request(wire::MessageType::kName, body.span(), reply, false) == wire::Status::kOk)
+    remember(g_known_names, hash);
   return hash;
 }
 

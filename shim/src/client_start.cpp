@@ -1,5 +1,5 @@
-// How a process joins: the constructor of the preloaded library, forks, and the end. All of it must also be harmless in a shell or
-// a compiler that merely inherited LD_PRELOAD.
+// How a process joins: the constructor of the preloaded library, forks, and the end. All of it must also be harmless in
+// a shell or a compiler that merely inherited LD_PRELOAD.
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>

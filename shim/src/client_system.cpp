@@ -1,4 +1,5 @@
-// System calls of the client itself. The C library's functions of these names are wrapped by src/libc, so none is called here.
+// System calls of the client itself. The C library's functions of these names are wrapped by src/libc, so none is
+// called here.
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -26,8 +27,8 @@ void SpinLock::lock() {
 
 long futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value, std::int64_t timeout_ns, bool shared) {
   timespec timeout{timeout_ns / 1'000'000'000, timeout_ns % 1'000'000'000};
-  return raw_syscall(SYS_futex, &word, FUTEX_WAIT | (shared ? 0 : FUTEX_PRIVATE_FLAG), value, timeout_ns < 0 ? nullptr : &timeout,
-                     nullptr, 0);
+  return raw_syscall(SYS_futex, &word, FUTEX_WAIT | (shared ? 0 : FUTEX_PRIVATE_FLAG), value,
+                     timeout_ns < 0 ? nullptr : &timeout, nullptr, 0);
 }
 
 long futex_wake(std::atomic<std::uint32_t>& word, int count, bool shared) {
@@ -48,7 +49,9 @@ void real_sleep_ns(std::uint64_t ns) {
 pid_t real_tid() { return static_cast<pid_t>(raw_syscall(SYS_gettid)); }
 
 void complain(const char* text) {
-  iovec parts[3] = {{const_cast<char*>("phantora: "), 10}, {const_cast<char*>(text), std::strlen(text)}, {const_cast<char*>("\n"), 1}};
+  iovec parts[3] = {{const_cast<char*>("phantora: "), 10},
+                    {const_cast<char*>(text), std::strlen(text)},
+                    {const_cast<char*>("\n"), 1}};
   raw_syscall(SYS_writev, 2, parts, 3);
 }
 
@@ -58,6 +61,8 @@ void end_process(int status) {
 }
 
 void check_ending() {
+  // After its own end was told, this process leaves with its own status: that it was the last one ends the run.
+  if (g_state.exited.load(std::memory_order_relaxed)) return;
   if (g_state.header != nullptr && is_actor() && g_state.header->run_state.load(std::memory_order_acquire) == 2) {
     end_process(kEndingStatus);
   }

@@ -1,4 +1,5 @@
-// Waits, queries and sleeps. The tables of resolved times are looked at first; the core is asked for what they do not hold.
+// Waits, queries and sleeps. The tables of resolved times are looked at first; the core is asked for what they do not
+// hold.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -13,7 +14,7 @@ using wire::RecordType;
 using wire::WaitKind;
 
 constexpr std::uint64_t kSequenceMask = (1ULL << 48) - 1;
-constexpr std::uint64_t kFirstLookNs = 50'000;      // helper threads poll in real time, with growing gaps
+constexpr std::uint64_t kFirstLookNs = 50'000;  // helper threads poll in real time, with growing gaps
 constexpr std::uint64_t kLongestLookNs = 5'000'000;
 
 struct Resolved {
@@ -36,13 +37,14 @@ std::optional<Resolved> read_slot(const Slot& slot) {
 enum class Known { kYes, kNotYet, kAskCore };
 struct Looked {
   Known known;
-  std::uint64_t completion_ns;   // kYes: of what was asked. kNotYet: a lower bound (0 none)
+  std::uint64_t completion_ns;  // kYes: of what was asked. kNotYet: a lower bound (0 none)
 };
 
 Looked look_event(std::uint32_t event, std::uint32_t generation) {
   const auto resolved = read_slot(g_state.block->events[event % wire::kEventSlots]);
   if (!resolved) return {Known::kAskCore, 0};
-  if (resolved->key == (static_cast<std::uint64_t>(event) << 32 | generation)) return {Known::kYes, resolved->completion_ns};
+  if (resolved->key == (static_cast<std::uint64_t>(event) << 32 | generation))
+    return {Known::kYes, resolved->completion_ns};
   // Another event, or a later record of this one, in the slot: ours may have been there before.
   const bool ours = resolved->key == 0 || (resolved->key >> 32 == event && (resolved->key & 0xffffffffU) < generation);
   return {ours ? Known::kNotYet : Known::kAskCore, 0};
@@ -89,7 +91,8 @@ Record make(RecordType type, WaitKind kind, int device, std::uint16_t stream) {
   return record;
 }
 
-// A helper thread never moves H and never holds the core back: it looks again in real time until global time has passed.
+// A helper thread never moves H and never holds the core back: it looks again in real time until global time has
+// passed.
 template <typename Look>
 void poll_until_complete(Look look, Record& record) {
   std::uint64_t gap_ns = kFirstLookNs;
@@ -174,7 +177,8 @@ void wait_device(int device) {
 
 bool query_stream(int device, std::uint16_t stream) {
   if (!is_actor()) return true;
-  return query([=] { return look_stream(device, stream); }, make(RecordType::kQuery, WaitKind::kStream, device, stream));
+  return query([=] { return look_stream(device, stream); },
+               make(RecordType::kQuery, WaitKind::kStream, device, stream));
 }
 
 bool query_event(std::uint32_t event, std::uint32_t generation) {
@@ -205,7 +209,8 @@ std::uint64_t completion_ns(std::uint32_t event, std::uint32_t generation) {
   return looked.known == Known::kYes ? looked.completion_ns : answer.value;
 }
 
-std::int64_t elapsed_ns(std::uint32_t start, std::uint32_t start_generation, std::uint32_t end, std::uint32_t end_generation) {
+std::int64_t elapsed_ns(std::uint32_t start, std::uint32_t start_generation, std::uint32_t end,
+                        std::uint32_t end_generation) {
   if (!is_actor() || start_generation == 0 || end_generation == 0) return 0;
   flush_records();
   const Looked first = look_event(start, start_generation);

@@ -1,7 +1,7 @@
 """A small stand-in for the simulator core: enough of wire.hpp to try the shim's clock against exact expectations.
 
-It serves the rings and the socket, keeps events in (time, rank) order and processes one when every running actor has passed it.
-When nothing moves it parks actors that say they are blocked outside, and lets the earliest deadline pass.
+It serves the rings and the socket, keeps events in (time, rank) order and processes one when every running actor has
+passed it. When nothing moves it parks actors that say they are blocked outside, and lets the earliest deadline pass.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ using namespace phantora::wire;
 int main() {
   std::printf("{\n");
   H(magic); H(version); H(header_bytes); H(build_id); H(world_size); H(gpus_per_node); H(actor_count); H(ring_slots);
-  H(device_offset); H(name_offset); H(clock_offset); H(actor_offset); H(actor_stride); H(total_bytes); H(epoch_ns); H(seed);
-  H(clock_mode); H(cpu_count); H(rpc_name); H(rpc_token); H(host_cost_ns); H(global_ns); H(doorbell); H(core_asleep); H(run_state);
-  A(state); A(rank); A(pid); A(device); A(host_ns); A(head); A(tail); A(space_futex); A(producer_waits); A(outside); A(parked);
-  A(floor_ns); A(timed_wait_ns); A(timer_futex); A(next_timer_ns); A(wait); A(streams); A(events);
-  std::printf("\"sizeof.header\": %zu, \"sizeof.actor\": %zu, \"record_offset\": %zu, \"sizeof.wait\": %zu, \"magic\": %llu }\n",
-              sizeof(RunHeader), sizeof(ActorBlock), (size_t)record_offset, sizeof(WaitSlot), (unsigned long long)kMagic);
+  H(device_offset); H(name_offset); H(clock_offset); H(actor_offset); H(actor_stride); H(total_bytes); H(epoch_ns);
+  H(seed); H(clock_mode); H(cpu_count); H(rpc_name); H(rpc_token); H(host_cost_ns); H(global_ns); H(doorbell);
+  H(core_asleep); H(run_state);
+  A(state); A(rank); A(pid); A(device); A(host_ns); A(head); A(tail); A(space_futex); A(producer_waits); A(outside);
+  A(parked); A(floor_ns); A(timed_wait_ns); A(timer_futex); A(next_timer_ns); A(wait); A(streams); A(events);
+  std::printf("\"sizeof.header\": %zu, \"sizeof.actor\": %zu, \"record_offset\": %zu, \"sizeof.wait\": %zu, ",
+              sizeof(RunHeader), sizeof(ActorBlock), (size_t)record_offset, sizeof(WaitSlot));
+  std::printf("\"magic\": %llu }\n", (unsigned long long)kMagic);
 }
 """
 
@@ -181,6 +183,10 @@ class FakeCore:
     def segment(self) -> str:
         """Value for PHANTORA_SEGMENT."""
         return f"/proc/{os.getpid()}/fd/{self.fd}"
+
+    def end(self) -> None:
+        """Ends the run for all."""
+        struct.pack_into("<I", self.map, self.at["header.run_state"], 2)
 
     def close(self) -> None:
         """Stops serving."""
@@ -350,7 +356,8 @@ class FakeCore:
                     candidates.append((self._get(actor, "timed_wait_ns", "Q"), actor))
             elif not actor.exited:
                 return
-        if any([self._busy(self._get(actor, "pid")) for actor in self.actors if actor.live and not actor.exited]):
+        looks = [self._busy(self._get(actor, "pid")) for actor in self.actors if actor.live and not actor.exited]
+        if any(looks):
             return
         when, actor = min(candidates, key=lambda pair: pair[0], default=(UNRESOLVED, None))
         if self.events and self.events[0][0] <= when:

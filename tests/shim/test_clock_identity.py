@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from clock_support import clock_library, run_of  # noqa: F401
+import subprocess
+
+from clock_support import clock_library, run_on  # noqa: F401
 
 ENTROPY = """
 import secrets, uuid
@@ -27,28 +29,29 @@ def _flat(values: dict) -> list[str]:
     return [text for group in values.values() for text in group]
 
 
-def test_entropy_depends_on_seed_and_rank_alone(run_of) -> None:  # noqa: F811
-    first = run_of(1, seed=1).one(ENTROPY)
-    again = run_of(1, seed=1).one(ENTROPY)
-    other = run_of(1, seed=2).one(ENTROPY)
+def test_entropy_depends_on_seed_and_rank_alone(run_on) -> None:  # noqa: F811
+    first = run_on(1, seed=1).one(ENTROPY)
+    again = run_on(1, seed=1).one(ENTROPY)
+    other = run_on(1, seed=2).one(ENTROPY)
     assert first == again
     assert len(set(_flat(first))) == len(_flat(first))  # no stream repeats another
     assert not set(_flat(first)) & set(_flat(other))
 
 
-def test_ranks_draw_differently(run_of) -> None:  # noqa: F811
-    run = run_of(2)
+def test_ranks_draw_differently(run_on) -> None:  # noqa: F811
+    run = run_on(2)
     program = "result(draw=os.urandom(16).hex())"
     one, two = run.finish(run.start(0, program), run.start(1, program))
     assert one != two
 
 
-def test_node_name_cpus_and_addresses(run_of) -> None:  # noqa: F811
-    run = run_of(4, per_node=2, cpus=3)
+def test_node_name_cpus_and_addresses(run_on) -> None:  # noqa: F811
+    run = run_on(4, per_node=2, cpus=3)
     program = """
     import socket
-    result(host=socket.gethostname(), node=os.uname().nodename, cpus=os.cpu_count(), affinity=len(os.sched_getaffinity(0)),
-           address=socket.gethostbyname("node-1"), info=socket.getaddrinfo("node-0", 80, type=socket.SOCK_STREAM)[0][4][0],
+    info = socket.getaddrinfo("node-0", 80, type=socket.SOCK_STREAM)[0][4][0]
+    result(host=socket.gethostname(), node=os.uname().nodename, cpus=os.cpu_count(), info=info,
+           affinity=len(os.sched_getaffinity(0)), address=socket.gethostbyname("node-1"),
            own=socket.gethostbyname(socket.gethostname()))
     """
     got = run.finish(*(run.start(rank, program) for rank in range(4)))
@@ -57,3 +60,15 @@ def test_node_name_cpus_and_addresses(run_of) -> None:  # noqa: F811
         assert values["node"] == values["host"]
         assert (values["cpus"], values["affinity"]) == (3, 3)
         assert values["address"] == values["info"] == values["own"] == "127.0.0.1"
+
+
+def test_random_device_of_cpp_is_seeded(run_on, tmp_path) -> None:  # noqa: F811
+    source, library = tmp_path / "random.cpp", tmp_path / "random.so"
+    source.write_text('#include <random>\nextern "C" unsigned draw() { std::random_device device; return device(); }\n')
+    subprocess.run(["g++", "-shared", "-fPIC", source, "-o", library], check=True)
+    program = (
+        f"lib = ctypes.CDLL({str(library)!r}); lib.draw.restype = ctypes.c_uint; result(d=[lib.draw(), lib.draw()])"
+    )
+    first, again, other = (run_on(1, seed=seed).one(program) for seed in (1, 1, 2))
+    assert first == again != other
+    assert first["d"][0] != first["d"][1]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from clock_support import EPOCH_NS, clock_library, run_of  # noqa: F401
+from clock_support import EPOCH_NS, clock_library, run_on  # noqa: F401
 
 
-def test_every_clock_shows_epoch_plus_virtual_time(run_of) -> None:  # noqa: F811
-    got = run_of().one(
+def test_every_clock_shows_epoch_plus_virtual_time(run_on) -> None:  # noqa: F811
+    got = run_on().one(
         """
         shim.phantora_advance_ns(1_500_000_000)
-        clocks = [time.time_ns(), time.monotonic_ns(), time.perf_counter_ns(), time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+        clocks = [time.time_ns(), time.monotonic_ns(), time.perf_counter_ns(),
+                  time.clock_gettime_ns(time.CLOCK_BOOTTIME),
                   time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), int(ctypes.CDLL(None).time(None)) * 10**9]
         result(clocks=clocks, h=now())
         """
@@ -19,8 +20,8 @@ def test_every_clock_shows_epoch_plus_virtual_time(run_of) -> None:  # noqa: F81
     assert got["clocks"][5] // 10**9 == (EPOCH_NS + 1_500_000_000) // 10**9
 
 
-def test_reads_are_free_and_cpu_time_is_real(run_of) -> None:  # noqa: F811
-    got = run_of().one(
+def test_reads_are_free_and_cpu_time_is_real(run_on) -> None:  # noqa: F811
+    got = run_on().one(
         """
         first = time.process_time_ns()
         seen = {time.time_ns() for _ in range(10_000)}
@@ -31,8 +32,8 @@ def test_reads_are_free_and_cpu_time_is_real(run_of) -> None:  # noqa: F811
     assert got["cpu"] > 0
 
 
-def test_a_loop_until_some_time_ends_and_costs_the_guard(run_of) -> None:  # noqa: F811
-    got = run_of().one(
+def test_a_loop_until_some_time_ends_and_costs_the_guard(run_on) -> None:  # noqa: F811
+    got = run_on().one(
         """
         end = time.monotonic_ns() + 50_000
         reads = 1
@@ -43,8 +44,8 @@ def test_a_loop_until_some_time_ends_and_costs_the_guard(run_of) -> None:  # noq
     assert got == {"h": 50_000, "reads": 20_000 + 50 - 1}  # the last read ends the loop uncounted
 
 
-def test_an_op_resets_the_guard(run_of) -> None:  # noqa: F811
-    run = run_of()
+def test_an_op_resets_the_guard(run_on) -> None:  # noqa: F811
+    run = run_on()
     got = run.one(
         """
         for _ in range(3):
@@ -54,7 +55,8 @@ def test_an_op_resets_the_guard(run_of) -> None:  # noqa: F811
         """
     )
     assert got["h"] == 0
-    assert list(run.core.names.values()) == ["here"]  # told to the core once
+    if run.core.actors:  # the stand-in
+        assert list(run.core.names.values()) == ["here"]  # told once
 
 
 def test_outside_a_run_everything_is_real(clock_library) -> None:  # noqa: F811

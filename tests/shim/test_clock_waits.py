@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
-from clock_support import EPOCH_NS, c_program, clock_library, run_of  # noqa: F401
+from clock_support import EPOCH_NS, c_program, clock_library, run_on  # noqa: F401
 
 
-def test_sleep_takes_virtual_time_only(run_of) -> None:  # noqa: F811
+def test_sleep_takes_virtual_time_only(run_on) -> None:  # noqa: F811
     started = time.monotonic()
-    got = run_of().one(
+    got = run_on().one(
         """
         time.sleep(1000); first = now()
         import select; select.select([], [], [], 0.25); second = now()
@@ -25,7 +26,7 @@ def test_sleep_takes_virtual_time_only(run_of) -> None:  # noqa: F811
     assert time.monotonic() - started < 20
 
 
-def test_two_sleepers_wake_in_the_order_of_their_clocks(run_of) -> None:  # noqa: F811
+def test_two_sleepers_wake_in_the_order_of_their_clocks(run_on) -> None:  # noqa: F811
     """Each appends to one file after each sleep: the file's order is that of virtual time, whoever starts first."""
     program = """
     for step in range({steps}):
@@ -33,21 +34,21 @@ def test_two_sleepers_wake_in_the_order_of_their_clocks(run_of) -> None:  # noqa
         with open({path!r}, "a") as log: log.write(f"{{now()}} {rank}\\n")
     result(h=now())
     """
-    run = run_of(2)
+    run = run_on(2)
     path = str(run.folder / "log")
     slow = run.start(1, program.format(steps=4, gap=0.010, rank=1, path=path))
     time.sleep(0.3)
     fast = run.start(0, program.format(steps=9, gap=0.004, rank=0, path=path))
     got = run.finish(fast, slow)
     assert [values["h"] for values in got] == [36_000_000, 40_000_000]
-    times = [int(line.split()[0]) for line in open(path)]
+    times = [int(line.split()[0]) for line in Path(path).read_text().splitlines()]
     assert times == sorted(times)
     assert len(times) == 13
 
 
-def test_a_sleep_waits_for_ranks_that_run(run_of) -> None:  # noqa: F811
+def test_a_sleep_waits_for_ranks_that_run(run_on) -> None:  # noqa: F811
     """Rank 1 computes for real; rank 0's sleep may not end before rank 1 has passed it."""
-    run = run_of(2)
+    run = run_on(2)
     path = str(run.folder / "flag")
     sleeper = run.start(0, f"time.sleep(0.5); result(seen=os.path.exists({path!r}))")
     worker = run.start(
@@ -64,8 +65,8 @@ def test_a_sleep_waits_for_ranks_that_run(run_of) -> None:  # noqa: F811
     assert got[0]["seen"] is True
 
 
-def test_helper_threads_see_global_time_and_time_out_in_it(run_of) -> None:  # noqa: F811
-    got = run_of().one(
+def test_helper_threads_see_global_time_and_time_out_in_it(run_on) -> None:  # noqa: F811
+    got = run_on().one(
         """
         event, seen = threading.Event(), {}
         def watch():
@@ -86,9 +87,9 @@ def test_helper_threads_see_global_time_and_time_out_in_it(run_of) -> None:  # n
     assert got["h"] == 301_000_000_000
 
 
-def test_a_helper_that_sleeps_carries_its_clock_to_who_joins_it(run_of) -> None:  # noqa: F811
+def test_a_helper_that_sleeps_carries_its_clock_to_who_joins_it(run_on) -> None:  # noqa: F811
     """Loading 0.64 s in a thread costs the rank 0.64 s."""
-    got = run_of().one(
+    got = run_on().one(
         """
         stamps = []
         def load(): time.sleep(0.64); stamps.append(shim.phantora_stamp_ns())
@@ -101,8 +102,8 @@ def test_a_helper_that_sleeps_carries_its_clock_to_who_joins_it(run_of) -> None:
     assert got == {"h": 640_001_000, "stamp": 640_001_000}
 
 
-def test_a_lock_released_by_a_helper_frees_the_main_thread(run_of) -> None:  # noqa: F811
-    got = run_of().one(
+def test_a_lock_released_by_a_helper_frees_the_main_thread(run_on) -> None:  # noqa: F811
+    got = run_on().one(
         """
         event = threading.Event()
         def later(): os.read(pipe[0], 1); event.set()
@@ -117,8 +118,8 @@ def test_a_lock_released_by_a_helper_frees_the_main_thread(run_of) -> None:  # n
 
 
 @pytest.mark.parametrize("call", ["poll", "select", "epoll"])
-def test_polls_time_out_in_virtual_time_and_see_data(run_of, call: str) -> None:  # noqa: F811
-    got = run_of().one(
+def test_polls_time_out_in_virtual_time_and_see_data(run_on, call: str) -> None:  # noqa: F811
+    got = run_on().one(
         f"""
         import select
         reader, writer = os.pipe()
@@ -135,7 +136,7 @@ def test_polls_time_out_in_virtual_time_and_see_data(run_of, call: str) -> None:
     assert got == {"empty": 0, "after": 90_000_000_000, "full": 1, "h": 90_000_000_000}
 
 
-def test_condition_variables_and_futures_of_cpp(run_of, tmp_path) -> None:  # noqa: F811
+def test_condition_variables_and_futures_of_cpp(run_on, tmp_path) -> None:  # noqa: F811
     """wait_for with nobody notifying ends after exactly its time; with a notifier it does not move the clock."""
     library = tmp_path / "waits.so"
     source = r"""
@@ -170,7 +171,7 @@ extern "C" int helper() {  // a watchdog in a thread: waits on a deadline of its
     subprocess.run(
         ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", tmp_path / "waits.cpp", "-o", library], check=True
     )
-    got = run_of().one(
+    got = run_on().one(
         f"""
         lib = ctypes.CDLL({str(library)!r})
         a = lib.silent(); ta = now()
@@ -193,9 +194,9 @@ extern "C" int helper() {  // a watchdog in a thread: waits on a deadline of its
     }
 
 
-def test_a_busy_helper_that_holds_the_gil_moves_no_clock(run_of) -> None:  # noqa: F811
+def test_a_busy_helper_that_holds_the_gil_moves_no_clock(run_on) -> None:  # noqa: F811
     """Waiting for the interpreter is real time."""
-    got = run_of().one(
+    got = run_on().one(
         """
         stop = []
         def spin():

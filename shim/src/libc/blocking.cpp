@@ -1,7 +1,6 @@
 // Calls that may block on another process: while a driving thread is inside, the core may park the rank (rule 10).
-#include "libc/real.hpp"
-
 #include "client_state.hpp"
+#include "libc/real.hpp"
 #include "libc/timer.hpp"
 
 namespace client = phantora::client;
@@ -32,7 +31,8 @@ ssize_t recv(int fd, void* data, size_t bytes, int flags) {
   return call_outside([=] { return libc::real::recv(fd, data, bytes, flags); });
 }
 ssize_t __recv_chk(int fd, void* data, size_t bytes, size_t, int flags) { return recv(fd, data, bytes, flags); }
-ssize_t recvfrom(int fd, void* __restrict data, size_t bytes, int flags, sockaddr* __restrict from, socklen_t* __restrict length) {
+ssize_t recvfrom(int fd, void* __restrict data, size_t bytes, int flags, sockaddr* __restrict from,
+                 socklen_t* __restrict length) {
   return call_outside([=] { return libc::real::recvfrom(fd, data, bytes, flags, from, length); });
 }
 ssize_t __recvfrom_chk(int fd, void* __restrict data, size_t bytes, size_t, int flags, sockaddr* __restrict from,

@@ -1,7 +1,7 @@
-// Condition variables and timed mutexes. Time-outs are in virtual time; a child that is detached waits as long in real time.
-#include <cerrno>
-
+// Condition variables and timed mutexes. Time-outs are in virtual time; a child that is detached waits as long in real
+// time.
 #include <algorithm>
+#include <cerrno>
 
 #include "client_state.hpp"
 #include "libc/real.hpp"
@@ -17,8 +17,8 @@ constexpr std::uint64_t kLongestGilNs = 50'000'000;
 constexpr std::uint64_t kFirstTryNs = 200'000;
 constexpr std::uint64_t kLongestTryNs = 10'000'000;
 
-// The interpreter waits for its GIL in steps of a few milliseconds and asks the holder to let go after each: that is real time, and
-// must not move any clock (which thread waits how long for the GIL differs from run to run).
+// The interpreter waits for its GIL in steps of a few milliseconds and asks the holder to let go after each: that is
+// real time, and must not move any clock (which thread waits how long for the GIL differs from run to run).
 int wait_for_gil(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec& deadline) {
   const std::uint64_t until = libc::virtual_deadline(deadline);
   const std::uint64_t now = client::now_ns();
@@ -79,7 +79,8 @@ int lock_timed(pthread_mutex_t* mutex, const timespec& deadline, Lock real_lock)
 extern "C" {
 
 int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
-  if (!client::is_actor() || libc::from_python(__builtin_return_address(0))) return libc::real::pthread_cond_wait(condition, mutex);
+  if (!client::is_actor() || libc::from_python(__builtin_return_address(0)))
+    return libc::real::pthread_cond_wait(condition, mutex);
   libc::Outside outside;
   return libc::real::pthread_cond_wait(condition, mutex);
 }
@@ -91,7 +92,8 @@ int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, co
   return wait_timed(condition, mutex, libc::virtual_deadline(*deadline));
 }
 
-int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* deadline) {
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                           const timespec* deadline) {
   if (!client::is_virtual()) return libc::real::pthread_cond_clockwait(condition, mutex, clock, deadline);
   if (!valid(*deadline)) return EINVAL;
   if (libc::from_python(__builtin_return_address(0))) return wait_for_gil(condition, mutex, *deadline);

@@ -33,7 +33,8 @@ void fill_random(void* data, std::size_t bytes) {
   }
   auto* next = static_cast<char*>(data);
   while (bytes > 0) {
-    const std::uint64_t word = client::mix_identity(client::mix_identity(thread.identity, 0x72616e64), ++thread.random_blocks);
+    const std::uint64_t word =
+        client::mix_identity(client::mix_identity(thread.identity, 0x72616e64), ++thread.random_blocks);
     const std::size_t part = std::min(bytes, sizeof word);
     std::memcpy(next, &word, part);
     next += part;
@@ -102,5 +103,12 @@ std::uint32_t arc4random(void) noexcept {
 std::uint32_t arc4random_uniform(std::uint32_t bound) noexcept {
   return bound == 0 ? 0 : static_cast<std::uint32_t>((static_cast<std::uint64_t>(arc4random()) * bound) >> 32);
 }
+
+// std::random_device::_M_getval() of libstdc++.so, which would ask the CPU (rdrand). Code that links libstdc++
+// statically or uses the instruction itself cannot be reached.
+unsigned int _ZNSt13random_device9_M_getvalEv(void*) { return arc4random(); }
+// std::random_device::_M_init(const char*, size_t): not exported and never called; it stands here so that the static
+// libstdc++ does not bring its own _M_getval along.
+void _ZNSt13random_device7_M_initEPKcm(void*, const char*, size_t) {}
 
 }  // extern "C"

@@ -1,5 +1,6 @@
-// Locks and exclusive creation of files, in (H, rank) order (rule 8): the core decides who is first, then the real call is made.
-#include "libc/real.hpp"
+// Locks and exclusive creation of files, in (H, rank) order (rule 8): the core decides who is first, then the real call
+// is made.
+#include "libc/files.hpp"
 
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,7 +14,7 @@
 
 #include "client_state.hpp"
 #include "libc/entropy.hpp"
-#include "libc/files.hpp"
+#include "libc/real.hpp"
 #include "libc/timer.hpp"
 #include "message.hpp"
 #include "raw_syscall.hpp"
@@ -28,7 +29,7 @@ constexpr std::uint32_t kHeldLocks = 64;
 constexpr std::size_t kKeyBytes = 96;
 
 struct HeldLock {
-  int descriptor;   // + 1; 0 free
+  int descriptor;  // + 1; 0 free
   char key[kKeyBytes];
 };
 constinit HeldLock g_held[kHeldLocks] = {};
@@ -40,7 +41,8 @@ bool make_key(int fd, const char* what, std::int64_t start, std::int64_t length,
   struct stat status;
   if (phantora::raw_syscall(SYS_fstat, fd, &status) != 0) return false;
   std::snprintf(key, sizeof key, "%s:%llu:%llu:%lld:%lld", what, static_cast<unsigned long long>(status.st_dev),
-                static_cast<unsigned long long>(status.st_ino), static_cast<long long>(start), static_cast<long long>(length));
+                static_cast<unsigned long long>(status.st_ino), static_cast<long long>(start),
+                static_cast<long long>(length));
   return true;
 }
 
@@ -100,7 +102,8 @@ void release_all(int fd) {
 
 // `call(blocking)` is the real lock.
 template <typename Call>
-int lock_in_order(int fd, const char* what, std::int64_t start, std::int64_t length, bool shared, bool attempt, int busy, Call call) {
+int lock_in_order(int fd, const char* what, std::int64_t start, std::int64_t length, bool shared, bool attempt,
+                  int busy, Call call) {
   char key[kKeyBytes];
   if (!make_key(fd, what, start, length, key)) return call();
   if (!take(key, shared, attempt)) {
@@ -197,9 +200,9 @@ void phantora::libc::reset_locks_after_fork() {
   for (auto& held : g_held) held.descriptor = 0;
 }
 
-#define PHANTORA_MODE(flags)               \
-  std::va_list arguments;                  \
-  va_start(arguments, flags);              \
+#define PHANTORA_MODE(flags)                       \
+  std::va_list arguments;                          \
+  va_start(arguments, flags);                      \
   const mode_t mode = take_mode(flags, arguments); \
   va_end(arguments)
 
@@ -241,7 +244,8 @@ int close(int fd) {
 
 int dup2(int fd, int target) noexcept {
   const int result = libc::real::dup2(fd, target);
-  if (result >= 0 && fd != target && g_held_count.load(std::memory_order_relaxed) != 0 && ordered()) release_all(target);
+  if (result >= 0 && fd != target && g_held_count.load(std::memory_order_relaxed) != 0 && ordered())
+    release_all(target);
   return result;
 }
 
@@ -278,6 +282,8 @@ int fcntl64(int fd, int command, ...) {
 }
 
 int lockf(int fd, int command, off_t length) { return lockf_in_order(fd, command, length, libc::real::lockf.get()); }
-int lockf64(int fd, int command, off64_t length) { return lockf_in_order(fd, command, length, libc::real::lockf64.get()); }
+int lockf64(int fd, int command, off64_t length) {
+  return lockf_in_order(fd, command, length, libc::real::lockf64.get());
+}
 
 }  // extern "C"

@@ -1,6 +1,5 @@
-// The machine a rank sees: node-<k> of the simulated cluster, with the CPUs of the profile, and names that resolve offline.
-#include "libc/real.hpp"
-
+// The machine a rank sees: node-<k> of the simulated cluster, with the CPUs of the profile, and names that resolve
+// offline.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <cstring>
 
 #include "client_state.hpp"
+#include "libc/real.hpp"
 
 namespace client = phantora::client;
 namespace libc = phantora::libc;
@@ -79,8 +79,12 @@ long sysconf(int name) noexcept {
   return libc::real::sysconf(name);
 }
 
-int get_nprocs(void) noexcept { return client::is_virtual() ? static_cast<int>(cpu_count()) : libc::real::get_nprocs(); }
-int get_nprocs_conf(void) noexcept { return client::is_virtual() ? static_cast<int>(cpu_count()) : libc::real::get_nprocs_conf(); }
+int get_nprocs(void) noexcept {
+  return client::is_virtual() ? static_cast<int>(cpu_count()) : libc::real::get_nprocs();
+}
+int get_nprocs_conf(void) noexcept {
+  return client::is_virtual() ? static_cast<int>(cpu_count()) : libc::real::get_nprocs_conf();
+}
 
 int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t* set) noexcept {
   if (!client::is_virtual()) return libc::real::sched_getaffinity(pid, bytes, set);
@@ -134,7 +138,8 @@ hostent* gethostbyname2(const char* name, int family) {
 
 int gethostbyname_r(const char* __restrict name, hostent* __restrict entry, char* __restrict buffer, size_t bytes,
                     hostent** __restrict result, int* __restrict error) {
-  return libc::real::gethostbyname_r(is_cluster_name(name) ? loopback(AF_INET) : name, entry, buffer, bytes, result, error);
+  return libc::real::gethostbyname_r(is_cluster_name(name) ? loopback(AF_INET) : name, entry, buffer, bytes, result,
+                                     error);
 }
 
 }  // extern "C"

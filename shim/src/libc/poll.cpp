@@ -1,7 +1,6 @@
-// poll, select and epoll. Without a time-out they are ordinary blocking calls; with one, the time-out is virtual: an event descriptor
-// is waited for beside the caller's, and the timer thread writes to it when the deadline has come. Without descriptors they sleep.
-#include "libc/real.hpp"
-
+// poll, select and epoll. Without a time-out they are ordinary blocking calls; with one, the time-out is virtual: an
+// event descriptor is waited for beside the caller's, and the timer thread writes to it when the deadline has come.
+// Without descriptors they sleep.
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "client_state.hpp"
+#include "libc/real.hpp"
 #include "libc/sleep.hpp"
 #include "libc/timer.hpp"
 #include "raw_syscall.hpp"
@@ -23,7 +23,9 @@ namespace {
 
 constexpr int kHighDescriptor = 700;
 
-std::uint64_t add(std::uint64_t now, std::uint64_t ns) { return ns >= libc::kForever - now ? libc::kForever : now + ns; }
+std::uint64_t add(std::uint64_t now, std::uint64_t ns) {
+  return ns >= libc::kForever - now ? libc::kForever : now + ns;
+}
 
 int wake_descriptor() {
   auto& held = client::t_thread.wake_fd;
@@ -38,7 +40,8 @@ int wake_descriptor() {
   return static_cast<int>(fd);
 }
 
-// `attempt()` looks without blocking: > 0 ready, < 0 error, 0 nothing yet. Between two looks any of `waited` must become ready.
+// `attempt()` looks without blocking: > 0 ready, < 0 error, 0 nothing yet. Between two looks any of `waited` must
+// become ready.
 template <typename Attempt>
 int wait_until_ready(Attempt attempt, std::vector<pollfd>& waited, std::uint64_t timeout_ns, const sigset_t* mask) {
   int result = attempt();
@@ -110,8 +113,11 @@ struct Sets {
   fd_set read, write, except;
 };
 
-int select_virtual(int count, fd_set* read, fd_set* write, fd_set* except, std::uint64_t timeout_ns, const sigset_t* mask) {
-  const auto call = [&](const timespec* timeout) { return libc::real::pselect(count, read, write, except, timeout, mask); };
+int select_virtual(int count, fd_set* read, fd_set* write, fd_set* except, std::uint64_t timeout_ns,
+                   const sigset_t* mask) {
+  const auto call = [&](const timespec* timeout) {
+    return libc::real::pselect(count, read, write, except, timeout, mask);
+  };
   const timespec none = {0, 0};
   if (count < 0 || count > FD_SETSIZE) return call(&none);
   Sets asked;
@@ -178,7 +184,9 @@ int epoll_virtual(int epoll, epoll_event* events, int room, std::uint64_t timeou
 std::uint64_t from_milliseconds(int milliseconds) {
   return milliseconds < 0 ? libc::kForever : static_cast<std::uint64_t>(milliseconds) * 1'000'000;
 }
-std::uint64_t from_timespec(const timespec* timeout) { return timeout == nullptr ? libc::kForever : libc::to_ns(*timeout); }
+std::uint64_t from_timespec(const timespec* timeout) {
+  return timeout == nullptr ? libc::kForever : libc::to_ns(*timeout);
+}
 
 }  // namespace
 

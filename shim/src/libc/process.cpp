@@ -1,6 +1,4 @@
 // Children and ends of processes: the clock goes along with exec and comes back with wait (rules 12 and 13).
-#include "libc/real.hpp"
-
 #include <alloca.h>
 #include <sys/syscall.h>
 
@@ -10,6 +8,7 @@
 #include <cstring>
 
 #include "client_state.hpp"
+#include "libc/real.hpp"
 #include "libc/timer.hpp"
 #include "raw_syscall.hpp"
 
@@ -36,14 +35,15 @@ void add_clock(char* const* environment, bool new_process, char** out, char (&te
   std::uint64_t identity = state.identity.load();
   // A forked child was renamed at the fork already; vfork and spawn come through here first.
   if (new_process) identity = client::mix_identity(identity, state.forks.fetch_add(1) + 1);
-  std::snprintf(texts[0], kTextBytes, "PHANTORA_CHILD_CLOCK=%llu:%llx", static_cast<unsigned long long>(client::stamp_ns()),
-                static_cast<unsigned long long>(identity));
+  std::snprintf(texts[0], kTextBytes, "PHANTORA_CHILD_CLOCK=%llu:%llx",
+                static_cast<unsigned long long>(client::stamp_ns()), static_cast<unsigned long long>(identity));
   std::snprintf(texts[1], kTextBytes, "PHANTORA_RANK=%d", state.rank);
   std::snprintf(texts[2], kTextBytes, "PHANTORA_SEGMENT=%.103s", state.segment_path);
   std::size_t count = 0;
   for (std::size_t index = 0; environment != nullptr && environment[index] != nullptr; ++index) {
     char* entry = environment[index];
-    if (starts_with(entry, "PHANTORA_CHILD_CLOCK=") || starts_with(entry, "PHANTORA_RANK=") || starts_with(entry, "PHANTORA_SEGMENT=")) {
+    if (starts_with(entry, "PHANTORA_CHILD_CLOCK=") || starts_with(entry, "PHANTORA_RANK=") ||
+        starts_with(entry, "PHANTORA_SEGMENT=")) {
       continue;
     }
     out[count++] = entry;
@@ -53,7 +53,7 @@ void add_clock(char* const* environment, bool new_process, char** out, char (&te
 }
 
 // A macro, because the memory must be that of the calling frame.
-#define PHANTORA_WITH_CLOCK(environment, new_process)                                                          \
+#define PHANTORA_WITH_CLOCK(environment, new_process)                                                         \
   char clock_texts[kAdded][kTextBytes];                                                                       \
   auto** with_clock = static_cast<char**>(alloca((count_entries(environment) + kAdded + 1) * sizeof(char*))); \
   add_clock(environment, new_process, with_clock, clock_texts)
@@ -62,7 +62,8 @@ bool in_vfork_child() { return phantora::raw_syscall(SYS_getpid) != client::g_st
 
 // The child's final clock, if it left one.
 void join_child(pid_t pid) {
-  auto* clocks = reinterpret_cast<wire::ChildClock*>(reinterpret_cast<char*>(client::g_state.header) + client::g_state.header->clock_offset);
+  auto* clocks = reinterpret_cast<wire::ChildClock*>(reinterpret_cast<char*>(client::g_state.header) +
+                                                     client::g_state.header->clock_offset);
   auto& slot = clocks[static_cast<std::uint64_t>(pid) % wire::kClockSlots];
   auto expected = static_cast<std::uint64_t>(pid);
   const std::uint64_t clock_ns = slot.clock_ns.load();
@@ -106,15 +107,15 @@ int execvpe(const char* file, char* const arguments[], char* const environment[]
 int execv(const char* path, char* const arguments[]) noexcept { return execve(path, arguments, environ); }
 int execvp(const char* file, char* const arguments[]) noexcept { return execvpe(file, arguments, environ); }
 
-int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
-                char* const arguments[], char* const environment[]) noexcept {
+int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+                const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) noexcept {
   if (!client::is_virtual()) return libc::real::posix_spawn(pid, path, actions, attributes, arguments, environment);
   PHANTORA_WITH_CLOCK(environment, true);
   return libc::real::posix_spawn(pid, path, actions, attributes, arguments, with_clock);
 }
 
-int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
-                 char* const arguments[], char* const environment[]) noexcept {
+int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions,
+                 const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) noexcept {
   if (!client::is_virtual()) return libc::real::posix_spawnp(pid, file, actions, attributes, arguments, environment);
   PHANTORA_WITH_CLOCK(environment, true);
   return libc::real::posix_spawnp(pid, file, actions, attributes, arguments, with_clock);

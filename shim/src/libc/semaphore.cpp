@@ -1,8 +1,8 @@
-// Semaphores: Python's locks are made of them. A timed wait tries, then sleeps until sem_post in this process or its deadline.
+// Semaphores: Python's locks are made of them. A timed wait tries, then sleeps until sem_post in this process or its
+// deadline.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-
-#include <algorithm>
 
 #include "client_state.hpp"
 #include "libc/real.hpp"
@@ -14,7 +14,7 @@ namespace libc = phantora::libc;
 namespace {
 
 constexpr std::int64_t kFirstLookNs = 200'000;
-constexpr std::int64_t kLongestSharedNs = 20'000'000;    // another process may post: nobody wakes us then
+constexpr std::int64_t kLongestSharedNs = 20'000'000;  // another process may post: nobody wakes us then
 constexpr std::int64_t kLongestPrivateNs = 1'000'000'000;
 
 // glibc keeps the futex flag beside the 64-bit value: non-zero if processes share the semaphore.

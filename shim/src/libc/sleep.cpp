@@ -1,12 +1,13 @@
 // Sleeping is a wait in virtual time (rule 9).
-#include <cerrno>
+#include "libc/sleep.hpp"
+
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "client_state.hpp"
 #include "libc/real.hpp"
-#include "libc/sleep.hpp"
 #include "libc/timer.hpp"
 #include "raw_syscall.hpp"
 
@@ -21,11 +22,13 @@ using client::t_thread;
 
 constexpr std::uint64_t kLongestRealNs = 1'000'000'000;
 constexpr std::uint64_t kResyncNs = 100'000'000;
-constexpr std::uint64_t kSpinRealNs = 200'000;   // sleeps of a child that follow each other this closely are a polling loop
+constexpr std::uint64_t kSpinRealNs =
+    200'000;  // sleeps of a child that follow each other this closely are a polling loop
 constexpr std::uint32_t kSpinSleeps = 20;
 constexpr std::uint64_t kSpinPauseNs = 10'000'000;
 
-// Driving thread. While it looks after a child, real time must pass too, or its time-out is over before the child has run.
+// Driving thread. While it looks after a child, real time must pass too, or its time-out is over before the child has
+// run.
 void sleep_driving(std::uint64_t until_ns) {
   const std::uint64_t now = client::now_ns();
   client::sleep_until(until_ns);
@@ -34,7 +37,8 @@ void sleep_driving(std::uint64_t until_ns) {
   client::real_sleep_ns(std::min(until_ns - now, kLongestRealNs));
 }
 
-// Helper thread: waits until the global time has passed. Its own clock counts the sleep whatever the others do meanwhile.
+// Helper thread: waits until the global time has passed. Its own clock counts the sleep whatever the others do
+// meanwhile.
 void sleep_helper(std::uint64_t duration_ns) {
   const std::uint64_t global = g_state.header->global_ns.load(std::memory_order_relaxed);
   std::uint64_t base = std::max(t_thread.own, t_thread.seen);
@@ -52,7 +56,8 @@ void sleep_helper(std::uint64_t duration_ns) {
   t_thread.own += duration_ns;
 }
 
-// Detached child: its own clock moves, at no real time, unless it only polls for something (then others must get to run).
+// Detached child: its own clock moves, at no real time, unless it only polls for something (then others must get to
+// run).
 void sleep_detached(std::uint64_t duration_ns) {
   if (real_tid_is_main()) {
     client::advance(duration_ns);
@@ -90,7 +95,8 @@ void sleep_virtual(std::uint64_t duration_ns) {
 extern "C" {
 
 int clock_nanosleep(clockid_t clock, int flags, const timespec* request, timespec* remaining) {
-  if (!client::is_virtual() || !libc::is_virtual_clock(clock)) return libc::real::clock_nanosleep(clock, flags, request, remaining);
+  if (!client::is_virtual() || !libc::is_virtual_clock(clock))
+    return libc::real::clock_nanosleep(clock, flags, request, remaining);
   if (request->tv_nsec < 0 || request->tv_nsec > 999'999'999 || request->tv_sec < 0) return EINVAL;
   if ((flags & TIMER_ABSTIME) != 0) {
     const std::uint64_t until = libc::virtual_deadline(*request);

@@ -1,4 +1,5 @@
-// syscall(2) as a function: libstdc++ (futures, atomic waits) and Rust's standard library make their futex calls through it.
+// syscall(2) as a function: libstdc++ (futures, atomic waits) and Rust's standard library make their futex calls
+// through it.
 #include <linux/futex.h>
 #include <sys/syscall.h>
 
@@ -28,7 +29,8 @@ long futex_timed(std::uint32_t* word, int operation, std::uint32_t value, const 
   const int command = operation & FUTEX_CMD_MASK;
   const std::uint64_t now = client::now_ns();
   const std::uint64_t length = libc::to_ns(timeout);
-  std::uint64_t until = command == FUTEX_WAIT_BITSET ? libc::virtual_deadline(timeout) : now + std::min(length, libc::kForever / 4);
+  std::uint64_t until =
+      command == FUTEX_WAIT_BITSET ? libc::virtual_deadline(timeout) : now + std::min(length, libc::kForever / 4);
   const int bitset = FUTEX_WAIT_BITSET | (operation & FUTEX_PRIVATE_FLAG);
   if (client::current_mode() == client::Mode::kDetached) {
     const timespec real = libc::real_in(until > now ? std::min(until - now, libc::kForever / 4) : 0);
@@ -55,10 +57,11 @@ long futex_virtual(long word, long operation, long value, long timeout, long sec
   const bool waits = command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET;
   const auto mask = command == FUTEX_WAIT ? FUTEX_BITSET_MATCH_ANY : static_cast<std::uint32_t>(bits);
   if (waits && timeout != 0) {
-    return futex_timed(reinterpret_cast<std::uint32_t*>(word), static_cast<int>(operation), static_cast<std::uint32_t>(value),
-                       *reinterpret_cast<const timespec*>(timeout), mask);
+    return futex_timed(reinterpret_cast<std::uint32_t*>(word), static_cast<int>(operation),
+                       static_cast<std::uint32_t>(value), *reinterpret_cast<const timespec*>(timeout), mask);
   }
-  if (!waits || !client::is_actor()) return phantora::raw_syscall6(SYS_futex, word, operation, value, timeout, second, bits);
+  if (!waits || !client::is_actor())
+    return phantora::raw_syscall6(SYS_futex, word, operation, value, timeout, second, bits);
   libc::Outside outside;
   return phantora::raw_syscall6(SYS_futex, word, operation, value, timeout, second, bits);
 }

@@ -1,10 +1,10 @@
-// Threads: a new one starts with its creator's clock and a name of its own that is free of thread ids; who joins it joins its clock.
-#include "libc/real.hpp"
-
+// Threads: a new one starts with its creator's clock and a name of its own that is free of thread ids; who joins it
+// joins its clock.
 #include <algorithm>
 #include <new>
 
 #include "client_state.hpp"
+#include "libc/real.hpp"
 #include "libc/timer.hpp"
 
 namespace client = phantora::client;
@@ -59,10 +59,12 @@ void* run_thread(void* argument) {
 
 extern "C" {
 
-int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*), void* argument) noexcept {
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*function)(void*),
+                   void* argument) noexcept {
   if (!client::is_virtual()) return libc::real::pthread_create(thread, attributes, function, argument);
-  auto* start = new (std::nothrow) Start{function, argument, client::stamp_ns(),
-                                         client::mix_identity(t_thread.identity ^ 0x7468726561640000ULL, ++t_thread.created)};
+  auto* start =
+      new (std::nothrow) Start{function, argument, client::stamp_ns(),
+                               client::mix_identity(t_thread.identity ^ 0x7468726561640000ULL, ++t_thread.created)};
   if (start == nullptr) return EAGAIN;
   const int error = libc::real::pthread_create(thread, attributes, run_thread, start);
   if (error != 0) delete start;

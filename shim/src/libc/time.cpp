@@ -1,4 +1,5 @@
-// Clock reads: epoch + the calling thread's virtual time, for every clock but those of CPU time (rule 1). A read is free.
+// Clock reads: epoch + the calling thread's virtual time, for every clock but those of CPU time (rule 1). A read is
+// free.
 #include <algorithm>
 #include <cerrno>
 

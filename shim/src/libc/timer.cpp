@@ -126,7 +126,8 @@ TimedWait::~TimedWait() {
     client::leave_blocking();
     if (timed_out_) client::move_clock_to(waiter_.deadline_ns);
   } else {
-    t_thread.seen = std::max(g_state.header->global_ns.load(std::memory_order_relaxed), timed_out_ ? waiter_.deadline_ns : 0);
+    t_thread.seen =
+        std::max(g_state.header->global_ns.load(std::memory_order_relaxed), timed_out_ ? waiter_.deadline_ns : 0);
   }
   errno = error;
 }

@@ -1,6 +1,7 @@
-// Deadlines in virtual time. A thread that waits for something outside Phantora with a time-out registers a Waiter and waits in real
-// time; when the core says that its time has come, the timer thread of the process wakes it. Deadlines of helper threads and of
-// driving threads are published apart, because only the latter move H (rule 11, ActorBlock::next_timer_ns and timed_wait_ns).
+// Deadlines in virtual time. A thread that waits for something outside Phantora with a time-out registers a Waiter and
+// waits in real time; when the core says that its time has come, the timer thread of the process wakes it. Deadlines of
+// helper threads and of driving threads are published apart, because only the latter move H (rule 11,
+// ActorBlock::next_timer_ns and timed_wait_ns).
 #pragma once
 
 #include <pthread.h>
@@ -22,15 +23,15 @@ struct Waiter {
   pthread_cond_t* condition = nullptr;
   std::atomic<std::uint32_t>* address = nullptr;  // futex
   bool shared = false;
-  bool count = false;        // `address` is this waiter's own: bump it first, so that no wake-up is lost
-  int descriptor = -1;       // event descriptor
+  bool count = false;          // `address` is this waiter's own: bump it first, so that no wake-up is lost
+  int descriptor = -1;         // event descriptor
   sem_t* semaphore = nullptr;  // woken by sem_post in this process too
   Waiter* next = nullptr;
   Waiter* previous = nullptr;
 };
 
-// Registers for its lifetime; a driving thread counts as blocked outside meanwhile. On the end H (or the helper's time) is raised to
-// the deadline if that was the reason.
+// Registers for its lifetime; a driving thread counts as blocked outside meanwhile. On the end H (or the helper's time)
+// is raised to the deadline if that was the reason.
 class TimedWait {
  public:
   explicit TimedWait(Waiter& waiter);
@@ -67,8 +68,8 @@ timespec to_timespec(std::uint64_t ns);
 timespec real_in(std::uint64_t ns);
 // A detached child waits in real time; what its clock shows after a time-out (its own clock stays: rule 12).
 void show_time(std::uint64_t virtual_ns);
-// After a poll that found nothing: the calling thread sees at least one nanosecond more from here on, and no clock moves. Loops such as
-// `while not ready: poll(0); if deadline - now() < 0: break` would not end otherwise.
+// After a poll that found nothing: the calling thread sees at least one nanosecond more from here on, and no clock
+// moves. Loops such as `while not ready: poll(0); if deadline - now() < 0: break` would not end otherwise.
 void show_a_moment();
 bool is_virtual_clock(clockid_t clock);
 
