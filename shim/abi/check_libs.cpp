@@ -29,7 +29,8 @@ struct __nv_bfloat16;
 namespace abi = phantora::abi;
 
 #define SAME(ours, theirs) static_assert(static_cast<long long>(ours) == static_cast<long long>(theirs), #theirs)
-#define SAME_SIZE(ours, theirs) static_assert(sizeof(ours) == sizeof(theirs) && alignof(ours) == alignof(theirs), #theirs)
+#define SAME_SIZE(ours, theirs) \
+  static_assert(sizeof(ours) == sizeof(theirs) && alignof(ours) == alignof(theirs), #theirs)
 #define SAME_FIELD(ours, field, theirs, their_field) \
   static_assert(offsetof(ours, field) == offsetof(theirs, their_field), #theirs "::" #their_field)
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
+import oplog_reader
 from shim_support import need, run_snippet
 
 LIBRARY = """
@@ -163,3 +168,29 @@ assert ask(matrix(16, 32), matrix(32, 8), matrix(16, 8)) == 0 and found.value ==
 assert ask(matrix(16, 32), matrix(31, 8), matrix(16, 8)) == 7 and found.value == 0   # inner sizes differ
 """,
     )
+
+
+def test_records_hold_the_exact_sizes(phantora_command, tmp_path):
+    """Row-major torch asks column-major cuBLAS for the transposed product: m and n change places."""
+    need("torch")
+    folder, out = Path(__file__).parent, tmp_path / "run"
+    roots = [str(folder.parents[1]), str(folder.parents[1] / "runtime"), os.environ.get("PYTHONPATH", "")]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(root for root in roots if root)}
+    command = [*phantora_command, "run", str(folder / "gemm_cases.py"), "--gpus", "1", "--clock", "modelled"]
+    command += ["--steps", "all", "--out", str(out), "--no-tui"]
+    answer = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300)
+    assert answer.returncode == 0, f"{' '.join(command)}\n{answer.stderr[-3000:]}"
+    log = subprocess.run([*phantora_command, "report", str(out), "--oplog"], env=env, capture_output=True, check=True)
+    found = [
+        (name, *(fields[key] for key in ("m", "n", "k", "batch", "type_a", "type_c", "transpose_a", "transpose_b")))
+        for name, fields in oplog_reader.gemms(oplog_reader.Log(log.stdout))
+    ]
+    float32, bfloat16, fp8 = 8, 10, 11  # wire::DataType
+    assert found == [
+        ("cublasGemmEx", 40, 48, 24, 1, bfloat16, bfloat16, 0, 0),
+        ("cublasSgemm", 40, 48, 24, 1, float32, float32, 0, 0),
+        ("cublasSgemmStridedBatched", 8, 6, 7, 5, float32, float32, 0, 0),
+        ("cublasGemmEx", 40, 48, 24, 1, bfloat16, bfloat16, 1, 0),
+        ("cublasLtMatmul", 16, 32, 64, 1, fp8, bfloat16, 1, 0),
+        ("cublasSgemv", 48, 1, 24, 1, float32, float32, 0, 0),
+    ]

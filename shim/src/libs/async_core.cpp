@@ -102,7 +102,9 @@ int connect_core() {
   std::memcpy(address.sun_path + 1, run->rpc_name, length);
   const auto size = static_cast<long>(offsetof(sockaddr_un, sun_path) + 1 + length);
   client::Body hello;
-  hello.u64(run->rpc_token).u32(static_cast<std::uint32_t>(client::g_state.pid)).u32(static_cast<std::uint32_t>(client::real_tid()));
+  hello.u64(run->rpc_token)
+      .u32(static_cast<std::uint32_t>(client::g_state.pid))
+      .u32(static_cast<std::uint32_t>(client::real_tid()));
   ReplyHeader reply{};
   const bool connected = raw_syscall(SYS_connect, fd, &address, size) == 0 &&
                          send_frame(static_cast<int>(fd), MessageType::kHello, hello.span(), 0) &&

@@ -1,5 +1,6 @@
 // Requests to the core that nobody waits for: payloads of small collectives are posted, and fetched when all is there.
-// One thread receives the replies of all; each request in flight has a connection of its own, so that none blocks another.
+// One thread receives the replies of all; each request in flight has a connection of its own, so that none blocks
+// another.
 #pragma once
 
 #include <cstddef>

@@ -49,11 +49,8 @@ bool valid_stream(void* stream) {
   return cuda::resolve_stream(stream, ref) == cuda::Status::kSuccess;
 }
 
-bool capturing(void*) { return false; }
-
 void enqueue(void* stream, client::CallKind kind, wire::Record& record) { cuda::enqueue(stream, kind, record); }
 void wait(void* stream) { cuda::wait_stream(stream); }
-void charge(client::CallKind kind) { client::charge(kind); }
 
 bool take_memory(int node_device, std::uint64_t bytes) {
   return bytes == 0 || cuda::charge_memory(node_device, bytes, true, bytes);

@@ -11,17 +11,15 @@
 
 namespace phantora::libs {
 
-int current_device();           // as the script numbers devices
-int current_node_device();      // as memory is accounted: the number inside the node
+int current_device();       // as the script numbers devices
+int current_node_device();  // as memory is accounted: the number inside the node
 bool valid_stream(void* stream);
-bool capturing(void* stream);   // false for all until CUDA graphs are simulated
 
-// Puts a device op on `stream` (recorded into a graph while the stream captures): fills device and stream, then submits.
+// Puts a device op on `stream` (recorded into a graph while the stream captures): fills device and stream, then
+// submits.
 void enqueue(void* stream, client::CallKind kind, wire::Record& record);
 // Host waits until all work issued to `stream` is complete.
 void wait(void* stream);
-// A call that costs the host nothing but its time.
-void charge(client::CallKind kind);
 
 // Device memory a library takes for itself; false (and nothing taken) when the device has not that much left.
 bool take_memory(int node_device, std::uint64_t bytes);

@@ -1,6 +1,6 @@
-// cuDNN's minimum. cudnnGetVersion answers 8500 (8.5.0): with it torch takes its own flash attention rather than cuDNN's,
-// which needs the graph API. cudnnGetProperty answers the version torch was built with, because torch refuses to go on when
-// that one differs. All calls that compute are refused, and named in the report.
+// cuDNN's minimum. cudnnGetVersion answers 8500 (8.5.0): with it torch takes its own flash attention rather than
+// cuDNN's, which needs the graph API. cudnnGetProperty answers the version torch was built with, because torch refuses
+// to go on when that one differs. All calls that compute are refused, and named in the report.
 #include <cstring>
 #include <new>
 
@@ -27,7 +27,8 @@ void kernel_seen(const char* mangled) {
   if (std::strstr(mangled, "flash_fwd") == nullptr) return;
   const wire::RunHeader* header = client::header();
   if (header == nullptr || header->gpu.compute_major != 9) return;
-  client::note("note", "a real Hopper with this torch would use cuDNN attention; flash attention was simulated instead");
+  client::note("note",
+               "a real Hopper with this torch would use cuDNN attention; flash attention was simulated instead");
 }
 
 }  // namespace phantora::libs
@@ -60,10 +61,14 @@ PHANTORA_EXPORT int cudnnGetStream(void* handle, void** stream) {
 }
 PHANTORA_EXPORT const char* cudnnGetErrorString(int status) {
   switch (status) {
-    case abi::kCudnnSuccess: return "CUDNN_STATUS_SUCCESS";
-    case abi::kCudnnBadParam: return "CUDNN_STATUS_BAD_PARAM";
-    case abi::kCudnnNotSupported: return "CUDNN_STATUS_NOT_SUPPORTED (cuDNN is not simulated)";
-    default: return "CUDNN_STATUS unknown";
+    case abi::kCudnnSuccess:
+      return "CUDNN_STATUS_SUCCESS";
+    case abi::kCudnnBadParam:
+      return "CUDNN_STATUS_BAD_PARAM";
+    case abi::kCudnnNotSupported:
+      return "CUDNN_STATUS_NOT_SUPPORTED (cuDNN is not simulated)";
+    default:
+      return "CUDNN_STATUS unknown";
   }
 }
 PHANTORA_EXPORT void cudnnGetLastErrorString(char* message, std::size_t size) {

@@ -14,9 +14,15 @@ PHANTORA_EXPORT int cuptiGetVersion(std::uint32_t* version) {
 PHANTORA_EXPORT int cuptiGetResultString(int result, const char** text) {
   if (text == nullptr) return 1;
   switch (result) {
-    case abi::kCuptiSuccess: *text = "CUPTI_SUCCESS"; break;
-    case abi::kCuptiErrorNotSupported: *text = "CUPTI_ERROR_NOT_SUPPORTED (GPU profiling is not simulated)"; break;
-    default: *text = "CUPTI error"; break;
+    case abi::kCuptiSuccess:
+      *text = "CUPTI_SUCCESS";
+      break;
+    case abi::kCuptiErrorNotSupported:
+      *text = "CUPTI_ERROR_NOT_SUPPORTED (GPU profiling is not simulated)";
+      break;
+    default:
+      *text = "CUPTI error";
+      break;
   }
   return abi::kCuptiSuccess;
 }

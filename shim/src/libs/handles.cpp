@@ -1,5 +1,6 @@
-// Handles of libraries whose computations are refused: they can be made, given a stream and destroyed, since frameworks make
-// them before they know whether they will be used. MAGMA, inside torch's linear algebra, wants a cuSPARSE handle, for one.
+// Handles of libraries whose computations are refused: they can be made, given a stream and destroyed, since frameworks
+// make them before they know whether they will be used. MAGMA, inside torch's linear algebra, wants a cuSPARSE handle,
+// for one.
 #include <cstddef>
 #include <new>
 
@@ -36,10 +37,14 @@ PHANTORA_EXPORT int cusparseSetStream(void* handle, void* stream) { return set_s
 PHANTORA_EXPORT int cusparseSetPointerMode(void* handle, int) { return handle == nullptr ? kInvalid : kSuccess; }
 PHANTORA_EXPORT const char* cusparseGetErrorString(int status) {
   switch (status) {
-    case 0: return "success";
-    case kInvalid: return "invalid value";
-    case 10: return "operation not supported (cuSPARSE is not simulated)";
-    default: return "unknown cuSPARSE status";
+    case 0:
+      return "success";
+    case kInvalid:
+      return "invalid value";
+    case 10:
+      return "operation not supported (cuSPARSE is not simulated)";
+    default:
+      return "unknown cuSPARSE status";
   }
 }
 
@@ -55,9 +60,13 @@ PHANTORA_EXPORT int nvrtcVersion(int* major, int* minor) {
 }
 PHANTORA_EXPORT const char* nvrtcGetErrorString(int status) {
   switch (status) {
-    case 0: return "NVRTC_SUCCESS";
-    case kInvalid: return "NVRTC_ERROR_INVALID_INPUT";
-    case 11: return "NVRTC_ERROR_INTERNAL_ERROR (run-time compilation of CUDA C++ is not simulated)";
-    default: return "NVRTC_ERROR unknown";
+    case 0:
+      return "NVRTC_SUCCESS";
+    case kInvalid:
+      return "NVRTC_ERROR_INVALID_INPUT";
+    case 11:
+      return "NVRTC_ERROR_INTERNAL_ERROR (run-time compilation of CUDA C++ is not simulated)";
+    default:
+      return "NVRTC_ERROR unknown";
   }
 }

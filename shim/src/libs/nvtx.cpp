@@ -1,4 +1,5 @@
-// NVTX before version 3: marks for a profiler that is not there. The depth of ranges is kept, as the real library returns it.
+// NVTX before version 3: marks for a profiler that is not there. The depth of ranges is kept, as the real library
+// returns it.
 #include <cstdint>
 
 #include "phantora/abi_libs.hpp"

@@ -17,7 +17,8 @@ using phantora::wire::DataType;
 
 namespace {
 
-constexpr DataType kS = DataType::kFloat32, kD = DataType::kFloat64, kC = DataType::kComplex64, kZ = DataType::kComplex128;
+constexpr DataType kS = DataType::kFloat32, kD = DataType::kFloat64, kC = DataType::kComplex64,
+                   kZ = DataType::kComplex128;
 
 struct Output {
   void* pointer;
@@ -46,7 +47,8 @@ int level(const char* entry, void* handle, DataType type, std::int64_t m, std::i
   if (output.rows > 0 && output.columns > 0) {
     const auto rows = static_cast<std::uint64_t>(output.rows);
     const auto ld = output.ld > 0 ? static_cast<std::uint64_t>(output.ld) : rows;
-    libs::mark_unknown_matrix(output.pointer, rows, static_cast<std::uint64_t>(output.columns), ld, libs::bytes_of(type));
+    libs::mark_unknown_matrix(output.pointer, rows, static_cast<std::uint64_t>(output.columns), ld,
+                              libs::bytes_of(type));
   }
   return abi::kCublasSuccess;
 }
@@ -78,23 +80,23 @@ std::int64_t half(std::int64_t value) { return (value + 1) / 2; }
 #define API PHANTORA_EXPORT int
 #define NAME(call) "cublas" call
 
-#define PHANTORA_VECTOR_CALLS(L)                                                                                          \
-  API cublas##L##axpy_v2(void* h, int n, const void*, const void*, int, void* y, int incy) {                              \
-    return level(NAME(#L "axpy"), h, k##L, n, 1, 1, vector(y, n, incy));                                                  \
-  }                                                                                                                       \
-  API cublas##L##copy_v2(void* h, int n, const void*, int, void* y, int incy) {                                           \
-    return level(NAME(#L "copy"), h, k##L, n, 1, 1, vector(y, n, incy));                                                  \
-  }                                                                                                                       \
-  API cublas##L##swap_v2(void* h, int n, void* x, int incx, void* y, int incy) {                                          \
-    libs::mark_unknown(x, static_cast<std::size_t>(vector(x, n, incx).rows) * libs::bytes_of(k##L));                      \
-    return level(NAME(#L "swap"), h, k##L, n, 1, 1, vector(y, n, incy));                                                  \
-  }                                                                                                                       \
-  API cublas##L##scal_v2(void* h, int n, const void*, void* x, int incx) {                                                \
-    return level(NAME(#L "scal"), h, k##L, n, 1, 1, vector(x, n, incx));                                                  \
-  }                                                                                                                       \
-  API cublas##L##rot_v2(void* h, int n, void* x, int incx, void* y, int incy, const void*, const void*) {                 \
-    libs::mark_unknown(x, static_cast<std::size_t>(vector(x, n, incx).rows) * libs::bytes_of(k##L));                      \
-    return level(NAME(#L "rot"), h, k##L, n, 1, 1, vector(y, n, incy));                                                   \
+#define PHANTORA_VECTOR_CALLS(L)                                                                          \
+  API cublas##L##axpy_v2(void* h, int n, const void*, const void*, int, void* y, int incy) {              \
+    return level(NAME(#L "axpy"), h, k##L, n, 1, 1, vector(y, n, incy));                                  \
+  }                                                                                                       \
+  API cublas##L##copy_v2(void* h, int n, const void*, int, void* y, int incy) {                           \
+    return level(NAME(#L "copy"), h, k##L, n, 1, 1, vector(y, n, incy));                                  \
+  }                                                                                                       \
+  API cublas##L##swap_v2(void* h, int n, void* x, int incx, void* y, int incy) {                          \
+    libs::mark_unknown(x, static_cast<std::size_t>(vector(x, n, incx).rows) * libs::bytes_of(k##L));      \
+    return level(NAME(#L "swap"), h, k##L, n, 1, 1, vector(y, n, incy));                                  \
+  }                                                                                                       \
+  API cublas##L##scal_v2(void* h, int n, const void*, void* x, int incx) {                                \
+    return level(NAME(#L "scal"), h, k##L, n, 1, 1, vector(x, n, incx));                                  \
+  }                                                                                                       \
+  API cublas##L##rot_v2(void* h, int n, void* x, int incx, void* y, int incy, const void*, const void*) { \
+    libs::mark_unknown(x, static_cast<std::size_t>(vector(x, n, incx).rows) * libs::bytes_of(k##L));      \
+    return level(NAME(#L "rot"), h, k##L, n, 1, 1, vector(y, n, incy));                                   \
   }
 
 PHANTORA_VECTOR_CALLS(S)
@@ -103,29 +105,29 @@ PHANTORA_VECTOR_CALLS(C)
 PHANTORA_VECTOR_CALLS(Z)
 
 // Complex vectors with real factors.
-#define PHANTORA_REAL_FACTOR(call_scal, call_rot, type)                                                                   \
-  API cublas##call_scal##_v2(void* h, int n, const void*, void* x, int incx) {                                            \
-    return level(NAME(#call_scal), h, type, n, 1, 1, vector(x, n, incx));                                                 \
-  }                                                                                                                       \
-  API cublas##call_rot##_v2(void* h, int n, void* x, int incx, void* y, int incy, const void*, const void*) {             \
-    libs::mark_unknown(x, static_cast<std::size_t>(vector(x, n, incx).rows) * libs::bytes_of(type));                      \
-    return level(NAME(#call_rot), h, type, n, 1, 1, vector(y, n, incy));                                                  \
+#define PHANTORA_REAL_FACTOR(call_scal, call_rot, type)                                                       \
+  API cublas##call_scal##_v2(void* h, int n, const void*, void* x, int incx) {                                \
+    return level(NAME(#call_scal), h, type, n, 1, 1, vector(x, n, incx));                                     \
+  }                                                                                                           \
+  API cublas##call_rot##_v2(void* h, int n, void* x, int incx, void* y, int incy, const void*, const void*) { \
+    libs::mark_unknown(x, static_cast<std::size_t>(vector(x, n, incx).rows) * libs::bytes_of(type));          \
+    return level(NAME(#call_rot), h, type, n, 1, 1, vector(y, n, incy));                                      \
   }
 PHANTORA_REAL_FACTOR(Csscal, Csrot, kC)
 PHANTORA_REAL_FACTOR(Zdscal, Zdrot, kZ)
 
-#define PHANTORA_ROTM(L)                                                                                                  \
-  API cublas##L##rotm_v2(void* h, int n, void* x, int incx, void* y, int incy, const void*) {                             \
-    libs::mark_unknown(x, static_cast<std::size_t>(vector(x, n, incx).rows) * libs::bytes_of(k##L));                      \
-    return level(NAME(#L "rotm"), h, k##L, n, 1, 1, vector(y, n, incy));                                                  \
+#define PHANTORA_ROTM(L)                                                                             \
+  API cublas##L##rotm_v2(void* h, int n, void* x, int incx, void* y, int incy, const void*) {        \
+    libs::mark_unknown(x, static_cast<std::size_t>(vector(x, n, incx).rows) * libs::bytes_of(k##L)); \
+    return level(NAME(#L "rotm"), h, k##L, n, 1, 1, vector(y, n, incy));                             \
   }
 PHANTORA_ROTM(S)
 PHANTORA_ROTM(D)
 
 // Reductions: (call, operand type, result bytes).
-#define PHANTORA_DOT(call, type, bytes)                                                                                   \
-  API cublas##call##_v2(void* h, int n, const void*, int, const void*, int, void* result) {                               \
-    return scalar(NAME(#call), h, type, n, result, bytes);                                                                \
+#define PHANTORA_DOT(call, type, bytes)                                                     \
+  API cublas##call##_v2(void* h, int n, const void*, int, const void*, int, void* result) { \
+    return scalar(NAME(#call), h, type, n, result, bytes);                                  \
   }
 PHANTORA_DOT(Sdot, kS, 4)
 PHANTORA_DOT(Ddot, kD, 8)
@@ -134,13 +136,15 @@ PHANTORA_DOT(Cdotc, kC, 8)
 PHANTORA_DOT(Zdotu, kZ, 16)
 PHANTORA_DOT(Zdotc, kZ, 16)
 
-API cublasDotEx(void* h, int n, const void*, int type_x, int, const void*, int, int, void* result, int type_result, int) {
-  return scalar("cublasDotEx", h, libs::from_cuda_type(type_x), n, result, libs::bytes_of(libs::from_cuda_type(type_result)));
+API cublasDotEx(void* h, int n, const void*, int type_x, int, const void*, int, int, void* result, int type_result,
+                int) {
+  return scalar("cublasDotEx", h, libs::from_cuda_type(type_x), n, result,
+                libs::bytes_of(libs::from_cuda_type(type_result)));
 }
 
-#define PHANTORA_REDUCE(call, type, bytes)                                                                                \
-  API cublas##call##_v2(void* h, int n, const void*, int, void* result) {                                                 \
-    return scalar(NAME(#call), h, type, n, result, bytes);                                                                \
+#define PHANTORA_REDUCE(call, type, bytes)                                \
+  API cublas##call##_v2(void* h, int n, const void*, int, void* result) { \
+    return scalar(NAME(#call), h, type, n, result, bytes);                \
   }
 PHANTORA_REDUCE(Snrm2, kS, 4)
 PHANTORA_REDUCE(Dnrm2, kD, 8)
@@ -159,76 +163,78 @@ PHANTORA_REDUCE(Idamin, kD, 4)
 PHANTORA_REDUCE(Icamin, kC, 4)
 PHANTORA_REDUCE(Izamin, kZ, 4)
 
-#define PHANTORA_MATRIX_VECTOR(L)                                                                                         \
-  API cublas##L##gemv_v2(void* h, int t, int m, int n, const void*, const void*, int, const void*, int, const void*,      \
-                         void* y, int incy) {                                                                             \
-    const int rows = t == 0 ? m : n;                                                                                      \
-    return level(NAME(#L "gemv"), h, k##L, rows, 1, t == 0 ? n : m, vector(y, rows, incy));                               \
-  }                                                                                                                       \
-  API cublas##L##trmv_v2(void* h, int, int, int, int n, const void*, int, void* x, int incx) {                            \
-    return level(NAME(#L "trmv"), h, k##L, n, 1, half(n), vector(x, n, incx));                                            \
-  }                                                                                                                       \
-  API cublas##L##trsv_v2(void* h, int, int, int, int n, const void*, int, void* x, int incx) {                            \
-    return level(NAME(#L "trsv"), h, k##L, n, 1, half(n), vector(x, n, incx));                                            \
-  }                                                                                                                       \
-  API cublas##L##syrk_v2(void* h, int, int, int n, int k, const void*, const void*, int, const void*, void* c, int ldc) { \
-    return level(NAME(#L "syrk"), h, k##L, n, half(n), k, {c, n, n, ldc});                                                \
-  }                                                                                                                       \
-  API cublas##L##syr2k_v2(void* h, int, int, int n, int k, const void*, const void*, int, const void*, int, const void*,  \
-                          void* c, int ldc) {                                                                             \
-    return level(NAME(#L "syr2k"), h, k##L, n, half(n), 2LL * k, {c, n, n, ldc});                                         \
-  }                                                                                                                       \
-  API cublas##L##symm_v2(void* h, int side, int, int m, int n, const void*, const void*, int, const void*, int,           \
-                         const void*, void* c, int ldc) {                                                                 \
-    return level(NAME(#L "symm"), h, k##L, m, n, side == 0 ? m : n, {c, m, n, ldc});                                      \
-  }                                                                                                                       \
-  API cublas##L##trmm_v2(void* h, int side, int, int, int, int m, int n, const void*, const void*, int, const void*, int, \
-                         void* c, int ldc) {                                                                              \
-    return level(NAME(#L "trmm"), h, k##L, m, n, half(side == 0 ? m : n), {c, m, n, ldc});                                \
-  }                                                                                                                       \
-  API cublas##L##trsm_v2(void* h, int side, int, int, int, int m, int n, const void*, const void*, int, void* b,          \
-                         int ldb) {                                                                                       \
-    return level(NAME(#L "trsm"), h, k##L, m, n, half(side == 0 ? m : n), {b, m, n, ldb});                                \
-  }                                                                                                                       \
-  API cublas##L##symv_v2(void* h, int, int n, const void*, const void*, int, const void*, int, const void*, void* y,      \
-                         int incy) {                                                                                      \
-    return level(NAME(#L "symv"), h, k##L, n, 1, n, vector(y, n, incy));                                                  \
-  }                                                                                                                       \
-  API cublas##L##syr_v2(void* h, int, int n, const void*, const void*, int, void* a, int lda) {                           \
-    return level(NAME(#L "syr"), h, k##L, n, half(n), 1, {a, n, n, lda});                                                 \
-  }                                                                                                                       \
-  API cublas##L##syr2_v2(void* h, int, int n, const void*, const void*, int, const void*, int, void* a, int lda) {        \
-    return level(NAME(#L "syr2"), h, k##L, n, half(n), 2, {a, n, n, lda});                                                \
-  }                                                                                                                       \
-  API cublas##L##trsmBatched(void* h, int side, int, int, int, int m, int n, const void*, const void* const*, int,        \
-                             void* const*, int, int batch) {                                                              \
-    return issue(NAME(#L "trsmBatched"), h, k##L, m, n, half(side == 0 ? m : n), batch) == nullptr                        \
-               ? abi::kCublasNotInitialized                                                                               \
-               : abi::kCublasSuccess;                                                                                     \
-  }                                                                                                                       \
-  API cublas##L##getrfBatched(void* h, int n, void* const*, int, int*, int* info, int batch) {                            \
-    if (issue(NAME(#L "getrfBatched"), h, k##L, n, n, (n + 2) / 3, batch) == nullptr) return abi::kCublasNotInitialized;  \
-    libs::mark_unknown(info, static_cast<std::size_t>(batch) * sizeof(int)); /* reads 0: no singular matrix */            \
-    return abi::kCublasSuccess;                                                                                           \
-  }                                                                                                                       \
-  API cublas##L##getrsBatched(void* h, int, int n, int rhs, const void* const*, int, const int*, void* const*, int,       \
-                              int* info, int batch) {                                                                     \
-    if (issue(NAME(#L "getrsBatched"), h, k##L, n, rhs, n, batch) == nullptr) return abi::kCublasNotInitialized;          \
-    if (info != nullptr) *info = 0;                                                                                       \
-    return abi::kCublasSuccess;                                                                                           \
-  }                                                                                                                       \
-  API cublas##L##geqrfBatched(void* h, int m, int n, void* const*, int, void* const*, int* info, int batch) {             \
-    if (issue(NAME(#L "geqrfBatched"), h, k##L, m, n, n - n / 3, batch) == nullptr) return abi::kCublasNotInitialized;    \
-    if (info != nullptr) *info = 0;                                                                                       \
-    return abi::kCublasSuccess;                                                                                           \
-  }                                                                                                                       \
-  API cublas##L##gelsBatched(void* h, int, int m, int n, int rhs, void* const*, int, void* const*, int, int* info,        \
-                             int* device_info, int batch) {                                                               \
-    if (issue(NAME(#L "gelsBatched"), h, k##L, m, n, n - n / 3 + rhs, batch) == nullptr)                                  \
-      return abi::kCublasNotInitialized;                                                                                  \
-    if (info != nullptr) *info = 0;                                                                                       \
-    if (device_info != nullptr) libs::mark_unknown(device_info, static_cast<std::size_t>(batch) * sizeof(int));           \
-    return abi::kCublasSuccess;                                                                                           \
+#define PHANTORA_MATRIX_VECTOR(L)                                                                                      \
+  API cublas##L##gemv_v2(void* h, int t, int m, int n, const void*, const void*, int, const void*, int, const void*,   \
+                         void* y, int incy) {                                                                          \
+    const int rows = t == 0 ? m : n;                                                                                   \
+    return level(NAME(#L "gemv"), h, k##L, rows, 1, t == 0 ? n : m, vector(y, rows, incy));                            \
+  }                                                                                                                    \
+  API cublas##L##trmv_v2(void* h, int, int, int, int n, const void*, int, void* x, int incx) {                         \
+    return level(NAME(#L "trmv"), h, k##L, n, 1, half(n), vector(x, n, incx));                                         \
+  }                                                                                                                    \
+  API cublas##L##trsv_v2(void* h, int, int, int, int n, const void*, int, void* x, int incx) {                         \
+    return level(NAME(#L "trsv"), h, k##L, n, 1, half(n), vector(x, n, incx));                                         \
+  }                                                                                                                    \
+  API cublas##L##syrk_v2(void* h, int, int, int n, int k, const void*, const void*, int, const void*, void* c,         \
+                         int ldc) {                                                                                    \
+    return level(NAME(#L "syrk"), h, k##L, n, half(n), k, {c, n, n, ldc});                                             \
+  }                                                                                                                    \
+  API cublas##L##syr2k_v2(void* h, int, int, int n, int k, const void*, const void*, int, const void*, int,            \
+                          const void*, void* c, int ldc) {                                                             \
+    return level(NAME(#L "syr2k"), h, k##L, n, half(n), 2LL * k, {c, n, n, ldc});                                      \
+  }                                                                                                                    \
+  API cublas##L##symm_v2(void* h, int side, int, int m, int n, const void*, const void*, int, const void*, int,        \
+                         const void*, void* c, int ldc) {                                                              \
+    return level(NAME(#L "symm"), h, k##L, m, n, side == 0 ? m : n, {c, m, n, ldc});                                   \
+  }                                                                                                                    \
+  API cublas##L##trmm_v2(void* h, int side, int, int, int, int m, int n, const void*, const void*, int, const void*,   \
+                         int, void* c, int ldc) {                                                                      \
+    return level(NAME(#L "trmm"), h, k##L, m, n, half(side == 0 ? m : n), {c, m, n, ldc});                             \
+  }                                                                                                                    \
+  API cublas##L##trsm_v2(void* h, int side, int, int, int, int m, int n, const void*, const void*, int, void* b,       \
+                         int ldb) {                                                                                    \
+    return level(NAME(#L "trsm"), h, k##L, m, n, half(side == 0 ? m : n), {b, m, n, ldb});                             \
+  }                                                                                                                    \
+  API cublas##L##symv_v2(void* h, int, int n, const void*, const void*, int, const void*, int, const void*, void* y,   \
+                         int incy) {                                                                                   \
+    return level(NAME(#L "symv"), h, k##L, n, 1, n, vector(y, n, incy));                                               \
+  }                                                                                                                    \
+  API cublas##L##syr_v2(void* h, int, int n, const void*, const void*, int, void* a, int lda) {                        \
+    return level(NAME(#L "syr"), h, k##L, n, half(n), 1, {a, n, n, lda});                                              \
+  }                                                                                                                    \
+  API cublas##L##syr2_v2(void* h, int, int n, const void*, const void*, int, const void*, int, void* a, int lda) {     \
+    return level(NAME(#L "syr2"), h, k##L, n, half(n), 2, {a, n, n, lda});                                             \
+  }                                                                                                                    \
+  API cublas##L##trsmBatched(void* h, int side, int, int, int, int m, int n, const void*, const void* const*, int,     \
+                             void* const*, int, int batch) {                                                           \
+    return issue(NAME(#L "trsmBatched"), h, k##L, m, n, half(side == 0 ? m : n), batch) == nullptr                     \
+               ? abi::kCublasNotInitialized                                                                            \
+               : abi::kCublasSuccess;                                                                                  \
+  }                                                                                                                    \
+  API cublas##L##getrfBatched(void* h, int n, void* const*, int, int*, int* info, int batch) {                         \
+    if (issue(NAME(#L "getrfBatched"), h, k##L, n, n, (n + 2) / 3, batch) == nullptr)                                  \
+      return abi::kCublasNotInitialized;                                                                               \
+    libs::mark_unknown(info, static_cast<std::size_t>(batch) * sizeof(int)); /* reads 0: no singular matrix */         \
+    return abi::kCublasSuccess;                                                                                        \
+  }                                                                                                                    \
+  API cublas##L##getrsBatched(void* h, int, int n, int rhs, const void* const*, int, const int*, void* const*, int,    \
+                              int* info, int batch) {                                                                  \
+    if (issue(NAME(#L "getrsBatched"), h, k##L, n, rhs, n, batch) == nullptr) return abi::kCublasNotInitialized;       \
+    if (info != nullptr) *info = 0;                                                                                    \
+    return abi::kCublasSuccess;                                                                                        \
+  }                                                                                                                    \
+  API cublas##L##geqrfBatched(void* h, int m, int n, void* const*, int, void* const*, int* info, int batch) {          \
+    if (issue(NAME(#L "geqrfBatched"), h, k##L, m, n, n - n / 3, batch) == nullptr) return abi::kCublasNotInitialized; \
+    if (info != nullptr) *info = 0;                                                                                    \
+    return abi::kCublasSuccess;                                                                                        \
+  }                                                                                                                    \
+  API cublas##L##gelsBatched(void* h, int, int m, int n, int rhs, void* const*, int, void* const*, int, int* info,     \
+                             int* device_info, int batch) {                                                            \
+    if (issue(NAME(#L "gelsBatched"), h, k##L, m, n, n - n / 3 + rhs, batch) == nullptr)                               \
+      return abi::kCublasNotInitialized;                                                                               \
+    if (info != nullptr) *info = 0;                                                                                    \
+    if (device_info != nullptr) libs::mark_unknown(device_info, static_cast<std::size_t>(batch) * sizeof(int));        \
+    return abi::kCublasSuccess;                                                                                        \
   }
 
 PHANTORA_MATRIX_VECTOR(S)
@@ -236,9 +242,9 @@ PHANTORA_MATRIX_VECTOR(D)
 PHANTORA_MATRIX_VECTOR(C)
 PHANTORA_MATRIX_VECTOR(Z)
 
-#define PHANTORA_GER(call, type)                                                                                          \
-  API cublas##call##_v2(void* h, int m, int n, const void*, const void*, int, const void*, int, void* a, int lda) {       \
-    return level(NAME(#call), h, type, m, n, 1, {a, m, n, lda});                                                          \
+#define PHANTORA_GER(call, type)                                                                                    \
+  API cublas##call##_v2(void* h, int m, int n, const void*, const void*, int, const void*, int, void* a, int lda) { \
+    return level(NAME(#call), h, type, m, n, 1, {a, m, n, lda});                                                    \
   }
 PHANTORA_GER(Sger, kS)
 PHANTORA_GER(Dger, kD)
@@ -247,27 +253,28 @@ PHANTORA_GER(Cgerc, kC)
 PHANTORA_GER(Zgeru, kZ)
 PHANTORA_GER(Zgerc, kZ)
 
-#define PHANTORA_HERMITIAN(L)                                                                                             \
-  API cublas##L##hemv_v2(void* h, int, int n, const void*, const void*, int, const void*, int, const void*, void* y,      \
-                         int incy) {                                                                                      \
-    return level(NAME(#L "hemv"), h, k##L, n, 1, n, vector(y, n, incy));                                                  \
-  }                                                                                                                       \
-  API cublas##L##her_v2(void* h, int, int n, const void*, const void*, int, void* a, int lda) {                           \
-    return level(NAME(#L "her"), h, k##L, n, half(n), 1, {a, n, n, lda});                                                 \
-  }                                                                                                                       \
-  API cublas##L##her2_v2(void* h, int, int n, const void*, const void*, int, const void*, int, void* a, int lda) {        \
-    return level(NAME(#L "her2"), h, k##L, n, half(n), 2, {a, n, n, lda});                                                \
-  }                                                                                                                       \
-  API cublas##L##herk_v2(void* h, int, int, int n, int k, const void*, const void*, int, const void*, void* c, int ldc) { \
-    return level(NAME(#L "herk"), h, k##L, n, half(n), k, {c, n, n, ldc});                                                \
-  }                                                                                                                       \
-  API cublas##L##her2k_v2(void* h, int, int, int n, int k, const void*, const void*, int, const void*, int, const void*,  \
-                          void* c, int ldc) {                                                                             \
-    return level(NAME(#L "her2k"), h, k##L, n, half(n), 2LL * k, {c, n, n, ldc});                                         \
-  }                                                                                                                       \
-  API cublas##L##hemm_v2(void* h, int side, int, int m, int n, const void*, const void*, int, const void*, int,           \
-                         const void*, void* c, int ldc) {                                                                 \
-    return level(NAME(#L "hemm"), h, k##L, m, n, side == 0 ? m : n, {c, m, n, ldc});                                      \
+#define PHANTORA_HERMITIAN(L)                                                                                        \
+  API cublas##L##hemv_v2(void* h, int, int n, const void*, const void*, int, const void*, int, const void*, void* y, \
+                         int incy) {                                                                                 \
+    return level(NAME(#L "hemv"), h, k##L, n, 1, n, vector(y, n, incy));                                             \
+  }                                                                                                                  \
+  API cublas##L##her_v2(void* h, int, int n, const void*, const void*, int, void* a, int lda) {                      \
+    return level(NAME(#L "her"), h, k##L, n, half(n), 1, {a, n, n, lda});                                            \
+  }                                                                                                                  \
+  API cublas##L##her2_v2(void* h, int, int n, const void*, const void*, int, const void*, int, void* a, int lda) {   \
+    return level(NAME(#L "her2"), h, k##L, n, half(n), 2, {a, n, n, lda});                                           \
+  }                                                                                                                  \
+  API cublas##L##herk_v2(void* h, int, int, int n, int k, const void*, const void*, int, const void*, void* c,       \
+                         int ldc) {                                                                                  \
+    return level(NAME(#L "herk"), h, k##L, n, half(n), k, {c, n, n, ldc});                                           \
+  }                                                                                                                  \
+  API cublas##L##her2k_v2(void* h, int, int, int n, int k, const void*, const void*, int, const void*, int,          \
+                          const void*, void* c, int ldc) {                                                           \
+    return level(NAME(#L "her2k"), h, k##L, n, half(n), 2LL * k, {c, n, n, ldc});                                    \
+  }                                                                                                                  \
+  API cublas##L##hemm_v2(void* h, int side, int, int m, int n, const void*, const void*, int, const void*, int,      \
+                         const void*, void* c, int ldc) {                                                            \
+    return level(NAME(#L "hemm"), h, k##L, m, n, side == 0 ? m : n, {c, m, n, ldc});                                 \
   }
 PHANTORA_HERMITIAN(C)
 PHANTORA_HERMITIAN(Z)
@@ -285,7 +292,8 @@ int copy(int direction, int mode, std::int64_t rows, std::int64_t columns, int e
          std::int64_t from_ld, void* to, std::int64_t to_ld, void* stream) {
   if (rows < 0 || columns < 0 || element <= 0 || from_ld <= 0 || to_ld <= 0) return abi::kCublasInvalidValue;
   const auto bytes = static_cast<std::size_t>(element);
-  const std::size_t to_pitch = static_cast<std::size_t>(to_ld) * bytes, from_pitch = static_cast<std::size_t>(from_ld) * bytes;
+  const std::size_t to_pitch = static_cast<std::size_t>(to_ld) * bytes,
+                    from_pitch = static_cast<std::size_t>(from_ld) * bytes;
   const std::size_t width = static_cast<std::size_t>(rows) * bytes, height = static_cast<std::size_t>(columns);
   const int error = mode == kAsync ? cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, direction, stream)
                                    : cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, direction);
@@ -295,19 +303,19 @@ int copy(int direction, int mode, std::int64_t rows, std::int64_t columns, int e
 }  // namespace
 
 // A vector with an increment is a matrix of one row.
-#define PHANTORA_COPY(verb, direction)                                                                                    \
-  API cublas##verb##Vector(int n, int element, const void* x, int incx, void* y, int incy) {                              \
-    return copy(direction, kBlocking, 1, n, element, x, incx, y, incy, nullptr);                                          \
-  }                                                                                                                       \
-  API cublas##verb##VectorAsync(int n, int element, const void* x, int incx, void* y, int incy, void* stream) {           \
-    return copy(direction, kAsync, 1, n, element, x, incx, y, incy, stream);                                              \
-  }                                                                                                                       \
-  API cublas##verb##Matrix(int rows, int columns, int element, const void* a, int lda, void* b, int ldb) {                \
-    return copy(direction, kBlocking, rows, columns, element, a, lda, b, ldb, nullptr);                                   \
-  }                                                                                                                       \
-  API cublas##verb##MatrixAsync(int rows, int columns, int element, const void* a, int lda, void* b, int ldb,             \
-                                void* stream) {                                                                           \
-    return copy(direction, kAsync, rows, columns, element, a, lda, b, ldb, stream);                                       \
+#define PHANTORA_COPY(verb, direction)                                                                          \
+  API cublas##verb##Vector(int n, int element, const void* x, int incx, void* y, int incy) {                    \
+    return copy(direction, kBlocking, 1, n, element, x, incx, y, incy, nullptr);                                \
+  }                                                                                                             \
+  API cublas##verb##VectorAsync(int n, int element, const void* x, int incx, void* y, int incy, void* stream) { \
+    return copy(direction, kAsync, 1, n, element, x, incx, y, incy, stream);                                    \
+  }                                                                                                             \
+  API cublas##verb##Matrix(int rows, int columns, int element, const void* a, int lda, void* b, int ldb) {      \
+    return copy(direction, kBlocking, rows, columns, element, a, lda, b, ldb, nullptr);                         \
+  }                                                                                                             \
+  API cublas##verb##MatrixAsync(int rows, int columns, int element, const void* a, int lda, void* b, int ldb,   \
+                                void* stream) {                                                                 \
+    return copy(direction, kAsync, rows, columns, element, a, lda, b, ldb, stream);                             \
   }
 PHANTORA_COPY(Set, kToDevice)
 PHANTORA_COPY(Get, kToHost)

@@ -1,5 +1,5 @@
-// Every GEMM entry point: each becomes one GemmOp with the caller's exact m, n, k, batch, types and transposes. Which kernel
-// the real library would pick, and whether it would split k, is left to the cost model.
+// Every GEMM entry point: each becomes one GemmOp with the caller's exact m, n, k, batch, types and transposes. Which
+// kernel the real library would pick, and whether it would split k, is left to the cost model.
 #include <cstdint>
 
 #include "libs/cublas/handle.hpp"
@@ -70,8 +70,8 @@ int gemm(const char* entry, void* handle, const Operands& types, int ta, int tb,
   return abi::kCublasSuccess;
 }
 
-// The outputs of a pointer-array call: the array lies in device memory, so its entries can be followed only when they are
-// real values. Otherwise the outputs keep what they hold until the torch adaptor marks the tensors.
+// The outputs of a pointer-array call: the array lies in device memory, so its entries can be followed only when they
+// are real values. Otherwise the outputs keep what they hold until the torch adaptor marks the tensors.
 void mark_pointers(void* const* outputs, std::int64_t count, std::int64_t m, std::int64_t n, std::int64_t ldc,
                    std::size_t bytes) {
   const std::size_t span = static_cast<std::size_t>(count) * sizeof(void*);
@@ -83,8 +83,8 @@ void mark_pointers(void* const* outputs, std::int64_t count, std::int64_t m, std
                                 static_cast<std::uint64_t>(ldc), bytes);
 }
 
-int gemm_pointers(const char* entry, void* handle, const Operands& types, int ta, int tb, std::int64_t m, std::int64_t n,
-                  std::int64_t k, std::int64_t lda, std::int64_t ldb, void* const* c, std::int64_t ldc,
+int gemm_pointers(const char* entry, void* handle, const Operands& types, int ta, int tb, std::int64_t m,
+                  std::int64_t n, std::int64_t k, std::int64_t lda, std::int64_t ldb, void* const* c, std::int64_t ldc,
                   std::int64_t batch) {
   cublas::Handle* state = cublas::from(handle);
   if (state == nullptr) return abi::kCublasNotInitialized;
@@ -94,8 +94,8 @@ int gemm_pointers(const char* entry, void* handle, const Operands& types, int ta
   return abi::kCublasSuccess;
 }
 
-// One kernel for many products. Groups that differ in m alone (tokens per expert) are one record with the sum of their rows;
-// groups that differ otherwise are one record each.
+// One kernel for many products. Groups that differ in m alone (tokens per expert) are one record with the sum of their
+// rows; groups that differ otherwise are one record each.
 template <typename Index>
 int grouped(const char* entry, void* handle, const Operands& types, const int* ta, const int* tb, const Index* m,
             const Index* n, const Index* k, Index groups, const Index* sizes) {
@@ -109,7 +109,8 @@ int grouped(const char* entry, void* handle, const Operands& types, const int* t
     rows += static_cast<std::int64_t>(m[i]) * sizes[i];
   }
   for (Index i = 0; i < (one_kind ? (groups > 0 ? 1 : 0) : groups); ++i) {
-    cublas::Product one = product(*state, types, ta[i], tb[i], one_kind ? rows : m[i], n[i], k[i], one_kind ? 1 : sizes[i]);
+    cublas::Product one =
+        product(*state, types, ta[i], tb[i], one_kind ? rows : m[i], n[i], k[i], one_kind ? 1 : sizes[i]);
     one.grouped = true;
     cublas::issue(state->stream, entry, one);
   }
@@ -122,24 +123,24 @@ Operands of(int a, int b, int c, int compute) {
 
 }  // namespace
 
-// suffix_v2: the suffix of the plain call; suffix: that of the batched ones; Index: int, or int64_t for the _64 variants.
-#define PHANTORA_GEMM(letter, suffix_v2, suffix, Index)                                                                   \
-  PHANTORA_EXPORT int cublas##letter##gemm##suffix_v2(void* handle, int ta, int tb, Index m, Index n, Index k,           \
-                                                      const void*, const void*, Index lda, const void*, Index ldb,       \
-                                                      const void*, void* c, Index ldc) {                                 \
-    return gemm("cublas" #letter "gemm", handle, k##letter, ta, tb, m, n, k, lda, ldb, c, ldc);                          \
-  }                                                                                                                      \
-  PHANTORA_EXPORT int cublas##letter##gemmStridedBatched##suffix(                                                        \
-      void* handle, int ta, int tb, Index m, Index n, Index k, const void*, const void*, Index lda, long long,           \
-      const void*, Index ldb, long long, const void*, void* c, Index ldc, long long stride_c, Index batch) {             \
-    return gemm("cublas" #letter "gemmStridedBatched", handle, k##letter, ta, tb, m, n, k, lda, ldb, c, ldc, stride_c,   \
-                batch);                                                                                                  \
-  }                                                                                                                      \
-  PHANTORA_EXPORT int cublas##letter##gemmBatched##suffix(void* handle, int ta, int tb, Index m, Index n, Index k,       \
-                                                          const void*, const void* const*, Index lda,                    \
-                                                          const void* const*, Index ldb, const void*, void* const* c,    \
-                                                          Index ldc, Index batch) {                                      \
-    return gemm_pointers("cublas" #letter "gemmBatched", handle, k##letter, ta, tb, m, n, k, lda, ldb, c, ldc, batch);   \
+// suffix_v2: the suffix of the plain call; suffix: that of the batched ones; Index: int, or int64_t for the _64
+// variants.
+#define PHANTORA_GEMM(letter, suffix_v2, suffix, Index)                                                                \
+  PHANTORA_EXPORT int cublas##letter##gemm##suffix_v2(void* handle, int ta, int tb, Index m, Index n, Index k,         \
+                                                      const void*, const void*, Index lda, const void*, Index ldb,     \
+                                                      const void*, void* c, Index ldc) {                               \
+    return gemm("cublas" #letter "gemm", handle, k##letter, ta, tb, m, n, k, lda, ldb, c, ldc);                        \
+  }                                                                                                                    \
+  PHANTORA_EXPORT int cublas##letter##gemmStridedBatched##suffix(                                                      \
+      void* handle, int ta, int tb, Index m, Index n, Index k, const void*, const void*, Index lda, long long,         \
+      const void*, Index ldb, long long, const void*, void* c, Index ldc, long long stride_c, Index batch) {           \
+    return gemm("cublas" #letter "gemmStridedBatched", handle, k##letter, ta, tb, m, n, k, lda, ldb, c, ldc, stride_c, \
+                batch);                                                                                                \
+  }                                                                                                                    \
+  PHANTORA_EXPORT int cublas##letter##gemmBatched##suffix(                                                             \
+      void* handle, int ta, int tb, Index m, Index n, Index k, const void*, const void* const*, Index lda,             \
+      const void* const*, Index ldb, const void*, void* const* c, Index ldc, Index batch) {                            \
+    return gemm_pointers("cublas" #letter "gemmBatched", handle, k##letter, ta, tb, m, n, k, lda, ldb, c, ldc, batch); \
   }
 
 PHANTORA_GEMM(S, _v2, , int)
@@ -153,50 +154,50 @@ PHANTORA_GEMM(C, _v2_64, _64, std::int64_t)
 PHANTORA_GEMM(Z, _v2_64, _64, std::int64_t)
 PHANTORA_GEMM(H, _64, _64, std::int64_t)
 
-#define PHANTORA_GEMM_EX(suffix, Index)                                                                                  \
-  PHANTORA_EXPORT int cublasGemmEx##suffix(void* handle, int ta, int tb, Index m, Index n, Index k, const void*,         \
-                                           const void*, int type_a, Index lda, const void*, int type_b, Index ldb,       \
-                                           const void*, void* c, int type_c, Index ldc, int compute, int) {              \
-    return gemm("cublasGemmEx", handle, of(type_a, type_b, type_c, compute), ta, tb, m, n, k, lda, ldb, c, ldc);         \
-  }                                                                                                                      \
-  PHANTORA_EXPORT int cublasGemmStridedBatchedEx##suffix(                                                                \
-      void* handle, int ta, int tb, Index m, Index n, Index k, const void*, const void*, int type_a, Index lda,          \
-      long long, const void*, int type_b, Index ldb, long long, const void*, void* c, int type_c, Index ldc,             \
-      long long stride_c, Index batch, int compute, int) {                                                               \
-    return gemm("cublasGemmStridedBatchedEx", handle, of(type_a, type_b, type_c, compute), ta, tb, m, n, k, lda, ldb, c, \
-                ldc, stride_c, batch);                                                                                   \
-  }                                                                                                                      \
-  PHANTORA_EXPORT int cublasGemmBatchedEx##suffix(void* handle, int ta, int tb, Index m, Index n, Index k, const void*,  \
-                                                  const void* const*, int type_a, Index lda, const void* const*,         \
-                                                  int type_b, Index ldb, const void*, void* const* c, int type_c,        \
-                                                  Index ldc, Index batch, int compute, int) {                            \
-    return gemm_pointers("cublasGemmBatchedEx", handle, of(type_a, type_b, type_c, compute), ta, tb, m, n, k, lda, ldb,  \
-                         c, ldc, batch);                                                                                 \
-  }                                                                                                                      \
-  PHANTORA_EXPORT int cublasSgemmEx##suffix(void* handle, int ta, int tb, Index m, Index n, Index k, const void*,        \
-                                            const void*, int type_a, Index lda, const void*, int type_b, Index ldb,      \
-                                            const void*, void* c, int type_c, Index ldc) {                               \
-    return gemm("cublasSgemmEx", handle, of(type_a, type_b, type_c, abi::kCompute32F), ta, tb, m, n, k, lda, ldb, c,     \
-                ldc);                                                                                                    \
-  }                                                                                                                      \
-  PHANTORA_EXPORT int cublasGemmGroupedBatchedEx##suffix(                                                                \
-      void* handle, const int* ta, const int* tb, const Index* m, const Index* n, const Index* k, const void*,           \
-      const void* const*, int type_a, const Index*, const void* const*, int type_b, const Index*, const void*,           \
-      void* const*, int type_c, const Index*, Index groups, const Index* sizes, int compute) {                           \
-    return grouped("cublasGemmGroupedBatchedEx", handle, of(type_a, type_b, type_c, compute), ta, tb, m, n, k, groups,   \
-                   sizes);                                                                                               \
-  }                                                                                                                      \
-  PHANTORA_EXPORT int cublasSgemmGroupedBatched##suffix(                                                                 \
-      void* handle, const int* ta, const int* tb, const Index* m, const Index* n, const Index* k, const void*,           \
-      const void* const*, const Index*, const void* const*, const Index*, const void*, void* const*, const Index*,       \
-      Index groups, const Index* sizes) {                                                                                \
-    return grouped("cublasSgemmGroupedBatched", handle, kS, ta, tb, m, n, k, groups, sizes);                             \
-  }                                                                                                                      \
-  PHANTORA_EXPORT int cublasDgemmGroupedBatched##suffix(                                                                 \
-      void* handle, const int* ta, const int* tb, const Index* m, const Index* n, const Index* k, const void*,           \
-      const void* const*, const Index*, const void* const*, const Index*, const void*, void* const*, const Index*,       \
-      Index groups, const Index* sizes) {                                                                                \
-    return grouped("cublasDgemmGroupedBatched", handle, kD, ta, tb, m, n, k, groups, sizes);                             \
+#define PHANTORA_GEMM_EX(suffix, Index)                                                                                \
+  PHANTORA_EXPORT int cublasGemmEx##suffix(void* handle, int ta, int tb, Index m, Index n, Index k, const void*,       \
+                                           const void*, int type_a, Index lda, const void*, int type_b, Index ldb,     \
+                                           const void*, void* c, int type_c, Index ldc, int compute, int) {            \
+    return gemm("cublasGemmEx", handle, of(type_a, type_b, type_c, compute), ta, tb, m, n, k, lda, ldb, c, ldc);       \
+  }                                                                                                                    \
+  PHANTORA_EXPORT int cublasGemmStridedBatchedEx##suffix(                                                              \
+      void* handle, int ta, int tb, Index m, Index n, Index k, const void*, const void*, int type_a, Index lda,        \
+      long long, const void*, int type_b, Index ldb, long long, const void*, void* c, int type_c, Index ldc,           \
+      long long stride_c, Index batch, int compute, int) {                                                             \
+    return gemm("cublasGemmStridedBatchedEx", handle, of(type_a, type_b, type_c, compute), ta, tb, m, n, k, lda, ldb,  \
+                c, ldc, stride_c, batch);                                                                              \
+  }                                                                                                                    \
+  PHANTORA_EXPORT int cublasGemmBatchedEx##suffix(                                                                     \
+      void* handle, int ta, int tb, Index m, Index n, Index k, const void*, const void* const*, int type_a, Index lda, \
+      const void* const*, int type_b, Index ldb, const void*, void* const* c, int type_c, Index ldc, Index batch,      \
+      int compute, int) {                                                                                              \
+    return gemm_pointers("cublasGemmBatchedEx", handle, of(type_a, type_b, type_c, compute), ta, tb, m, n, k, lda,     \
+                         ldb, c, ldc, batch);                                                                          \
+  }                                                                                                                    \
+  PHANTORA_EXPORT int cublasSgemmEx##suffix(void* handle, int ta, int tb, Index m, Index n, Index k, const void*,      \
+                                            const void*, int type_a, Index lda, const void*, int type_b, Index ldb,    \
+                                            const void*, void* c, int type_c, Index ldc) {                             \
+    return gemm("cublasSgemmEx", handle, of(type_a, type_b, type_c, abi::kCompute32F), ta, tb, m, n, k, lda, ldb, c,   \
+                ldc);                                                                                                  \
+  }                                                                                                                    \
+  PHANTORA_EXPORT int cublasGemmGroupedBatchedEx##suffix(                                                              \
+      void* handle, const int* ta, const int* tb, const Index* m, const Index* n, const Index* k, const void*,         \
+      const void* const*, int type_a, const Index*, const void* const*, int type_b, const Index*, const void*,         \
+      void* const*, int type_c, const Index*, Index groups, const Index* sizes, int compute) {                         \
+    return grouped("cublasGemmGroupedBatchedEx", handle, of(type_a, type_b, type_c, compute), ta, tb, m, n, k, groups, \
+                   sizes);                                                                                             \
+  }                                                                                                                    \
+  PHANTORA_EXPORT int cublasSgemmGroupedBatched##suffix(                                                               \
+      void* handle, const int* ta, const int* tb, const Index* m, const Index* n, const Index* k, const void*,         \
+      const void* const*, const Index*, const void* const*, const Index*, const void*, void* const*, const Index*,     \
+      Index groups, const Index* sizes) {                                                                              \
+    return grouped("cublasSgemmGroupedBatched", handle, kS, ta, tb, m, n, k, groups, sizes);                           \
+  }                                                                                                                    \
+  PHANTORA_EXPORT int cublasDgemmGroupedBatched##suffix(                                                               \
+      void* handle, const int* ta, const int* tb, const Index* m, const Index* n, const Index* k, const void*,         \
+      const void* const*, const Index*, const void* const*, const Index*, const void*, void* const*, const Index*,     \
+      Index groups, const Index* sizes) {                                                                              \
+    return grouped("cublasDgemmGroupedBatched", handle, kD, ta, tb, m, n, k, groups, sizes);                           \
   }
 
 PHANTORA_GEMM_EX(, int)

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x63756261736c6850ULL;
 // NVIDIA's cuBLAS documentation, cublasSetWorkspace: the default workspace is 32 MiB on sm_90 and Blackwell data-centre
-// parts, 4 MiB on others, and is allocated with the handle. What the library's own kernels take besides: assumed 0, since
-// CUDA 12 loads them lazily.
+// parts, 4 MiB on others, and is allocated with the handle. What the library's own kernels take besides: assumed 0,
+// since CUDA 12 loads them lazily.
 constexpr std::size_t kWorkspaceHopper = 32U << 20;
 constexpr std::size_t kWorkspaceOther = 4U << 20;
 
@@ -59,14 +59,20 @@ wire::DataType compute_type(int cublas_compute, wire::DataType operand, int math
   switch (cublas_compute) {
     case abi::kCompute16F:
     case abi::kCompute16FPedantic:
-    case abi::kCompute32FFast16F: return DataType::kFloat16;
-    case abi::kCompute32FFast16BF: return DataType::kBfloat16;
-    case abi::kCompute32FFastTf32: return DataType::kTf32;
+    case abi::kCompute32FFast16F:
+      return DataType::kFloat16;
+    case abi::kCompute32FFast16BF:
+      return DataType::kBfloat16;
+    case abi::kCompute32FFastTf32:
+      return DataType::kTf32;
     case abi::kCompute64F:
-    case abi::kCompute64FPedantic: return DataType::kFloat64;
+    case abi::kCompute64FPedantic:
+      return DataType::kFloat64;
     case abi::kCompute32I:
-    case abi::kCompute32IPedantic: return DataType::kInt32;
-    default: break;
+    case abi::kCompute32IPedantic:
+      return DataType::kInt32;
+    default:
+      break;
   }
   const bool single = operand == DataType::kFloat32 || operand == DataType::kComplex64;
   return single && (math_mode & 0xf) == abi::kMathTf32 ? DataType::kTf32 : DataType::kFloat32;

@@ -8,7 +8,7 @@ namespace phantora::libs::cublas {
 
 struct Handle {
   std::uint64_t magic;
-  int device;                     // inside the node
+  int device;  // inside the node
   void* stream;
   std::size_t default_workspace;  // bytes charged to the device until destroy
   void* workspace;

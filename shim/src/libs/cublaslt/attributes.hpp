@@ -58,7 +58,17 @@ inline constexpr int kOrderColumn = 0, kOrderRow = 1;
 struct Layout : Attributes<16> {};
 
 // cublasLtMatmulDescAttributes_t
-enum MatmulAttribute { kCompute = 0, kScaleType, kPointerMode, kTransposeA, kTransposeB, kTransposeC, kFill, kEpilogue, kSmTarget = 15 };
+enum MatmulAttribute {
+  kCompute = 0,
+  kScaleType,
+  kPointerMode,
+  kTransposeA,
+  kTransposeB,
+  kTransposeC,
+  kFill,
+  kEpilogue,
+  kSmTarget = 15
+};
 struct MatmulDesc : Attributes<48> {};
 
 // cublasLtMatmulPreferenceAttributes_t

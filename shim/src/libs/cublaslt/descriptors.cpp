@@ -97,16 +97,17 @@ PHANTORA_EXPORT int cublasLtEmulationDescCreate(void** desc) {
   return create(desc, made);
 }
 
-#define PHANTORA_DESCRIPTOR(name, Type)                                                                                \
-  PHANTORA_EXPORT int cublasLt##name##Destroy(void* descriptor) { return destroy<lt::Type>(descriptor); }               \
-  PHANTORA_EXPORT int cublasLt##name##SetAttribute(void* descriptor, int attribute, const void* data, std::size_t bytes) { \
-    if (descriptor == nullptr) return abi::kCublasInvalidValue;                                                         \
-    return static_cast<lt::Type*>(descriptor)->set(attribute, data, bytes);                                             \
-  }                                                                                                                     \
-  PHANTORA_EXPORT int cublasLt##name##GetAttribute(const void* descriptor, int attribute, void* data, std::size_t bytes, \
-                                                   std::size_t* written) {                                              \
-    if (descriptor == nullptr) return abi::kCublasInvalidValue;                                                         \
-    return static_cast<const lt::Type*>(descriptor)->read(attribute, data, bytes, written);                             \
+#define PHANTORA_DESCRIPTOR(name, Type)                                                                   \
+  PHANTORA_EXPORT int cublasLt##name##Destroy(void* descriptor) { return destroy<lt::Type>(descriptor); } \
+  PHANTORA_EXPORT int cublasLt##name##SetAttribute(void* descriptor, int attribute, const void* data,     \
+                                                   std::size_t bytes) {                                   \
+    if (descriptor == nullptr) return abi::kCublasInvalidValue;                                           \
+    return static_cast<lt::Type*>(descriptor)->set(attribute, data, bytes);                               \
+  }                                                                                                       \
+  PHANTORA_EXPORT int cublasLt##name##GetAttribute(const void* descriptor, int attribute, void* data,     \
+                                                   std::size_t bytes, std::size_t* written) {             \
+    if (descriptor == nullptr) return abi::kCublasInvalidValue;                                           \
+    return static_cast<const lt::Type*>(descriptor)->read(attribute, data, bytes, written);               \
   }
 PHANTORA_DESCRIPTOR(MatrixLayout, Layout)
 PHANTORA_DESCRIPTOR(MatmulDesc, MatmulDesc)

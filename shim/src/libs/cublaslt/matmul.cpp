@@ -1,4 +1,5 @@
-// cublasLtMatmul as a GemmOp, and heuristics that offer one algorithm: which kernel would be chosen is the cost model's.
+// cublasLtMatmul as a GemmOp, and heuristics that offer one algorithm: which kernel would be chosen is the cost
+// model's.
 #include <cstring>
 
 #include "libs/cublas/handle.hpp"
@@ -29,7 +30,8 @@ std::uint8_t epilogue_bits(std::int32_t epilogue) {
   return bits;
 }
 
-// op(A) is m x k, op(B) k x n. Row-major layouts are told apart by ORDER; rows and columns are those of the matrix either way.
+// op(A) is m x k, op(B) k x n. Row-major layouts are told apart by ORDER; rows and columns are those of the matrix
+// either way.
 int understand(const void* desc, const void* a, const void* b, const void* c, const void* d, Problem& problem) {
   if (desc == nullptr || a == nullptr || b == nullptr || d == nullptr) return abi::kCublasInvalidValue;
   const auto& operation = *static_cast<const lt::MatmulDesc*>(desc);
@@ -40,10 +42,13 @@ int understand(const void* desc, const void* a, const void* b, const void* c, co
   const auto transpose_b = operation.get<std::int32_t>(lt::kTransposeB, 0);
   const auto rows = [](const lt::Layout& layout) { return layout.get<std::uint64_t>(lt::kRows, 0); };
   const auto columns = [](const lt::Layout& layout) { return layout.get<std::uint64_t>(lt::kColumns, 0); };
-  const std::uint64_t m = transpose_a == 0 ? rows(in_a) : columns(in_a), k = transpose_a == 0 ? columns(in_a) : rows(in_a);
-  const std::uint64_t n = transpose_b == 0 ? columns(in_b) : rows(in_b), kb = transpose_b == 0 ? rows(in_b) : columns(in_b);
+  const std::uint64_t m = transpose_a == 0 ? rows(in_a) : columns(in_a),
+                      k = transpose_a == 0 ? columns(in_a) : rows(in_a);
+  const std::uint64_t n = transpose_b == 0 ? columns(in_b) : rows(in_b),
+                      kb = transpose_b == 0 ? rows(in_b) : columns(in_b);
   if (k != kb || rows(out) != m || columns(out) != n) return abi::kCublasInvalidValue;
-  if (c != nullptr && (rows(*static_cast<const lt::Layout*>(c)) != m || columns(*static_cast<const lt::Layout*>(c)) != n))
+  if (c != nullptr &&
+      (rows(*static_cast<const lt::Layout*>(c)) != m || columns(*static_cast<const lt::Layout*>(c)) != n))
     return abi::kCublasInvalidValue;
   auto& product = problem.product;
   const auto type = [](const lt::Layout& layout) {
@@ -56,11 +61,13 @@ int understand(const void* desc, const void* a, const void* b, const void* c, co
   product.type_a = type(in_a);
   product.type_b = type(in_b);
   product.type_c = type(out);
-  product.compute = libs::cublas::compute_type(operation.get<std::int32_t>(lt::kCompute, abi::kCompute32F), product.type_a, 0);
+  product.compute =
+      libs::cublas::compute_type(operation.get<std::int32_t>(lt::kCompute, abi::kCompute32F), product.type_a, 0);
   product.transpose_a = transpose_a;
   product.transpose_b = transpose_b;
   product.epilogue = epilogue_bits(operation.get<std::int32_t>(lt::kEpilogue, 1));
-  if (product.type_a == wire::DataType::kNone || product.type_b == wire::DataType::kNone || product.type_c == wire::DataType::kNone)
+  if (product.type_a == wire::DataType::kNone || product.type_b == wire::DataType::kNone ||
+      product.type_c == wire::DataType::kNone)
     return abi::kCublasNotSupported;
   const bool row_major = out.get<std::int32_t>(lt::kOrder, lt::kOrderColumn) == lt::kOrderRow;
   problem.rows = row_major ? n : m;
@@ -81,16 +88,18 @@ void mark(void* d, const Problem& problem) {
   const std::size_t element = libs::bytes_of(problem.product.type_c);
   const std::uint64_t one = problem.leading * problem.columns;
   const auto batch = static_cast<std::uint64_t>(problem.product.batch);
-  if (problem.leading == problem.rows && (batch == 1 || problem.batch_stride == one)) return libs::mark_unknown(d, one * batch * element);
+  if (problem.leading == problem.rows && (batch == 1 || problem.batch_stride == one))
+    return libs::mark_unknown(d, one * batch * element);
   for (std::uint64_t i = 0; i < batch; ++i)
-    libs::mark_unknown_matrix(static_cast<char*>(d) + i * problem.batch_stride * element, problem.rows, problem.columns, problem.leading, element);
+    libs::mark_unknown_matrix(static_cast<char*>(d) + i * problem.batch_stride * element, problem.rows, problem.columns,
+                              problem.leading, element);
 }
 
 }  // namespace
 
-PHANTORA_EXPORT int cublasLtMatmul(void* handle, const void* desc, const void*, const void*, const void* a_layout, const void*,
-                                   const void* b_layout, const void*, const void*, const void* c_layout, void* d,
-                                   const void* d_layout, const void*, void*, std::size_t, void* stream) {
+PHANTORA_EXPORT int cublasLtMatmul(void* handle, const void* desc, const void*, const void*, const void* a_layout,
+                                   const void*, const void* b_layout, const void*, const void*, const void* c_layout,
+                                   void* d, const void* d_layout, const void*, void*, std::size_t, void* stream) {
   if (handle == nullptr) return abi::kCublasNotInitialized;
   Problem problem;
   const int status = understand(desc, a_layout, b_layout, c_layout, d_layout, problem);
@@ -104,8 +113,8 @@ PHANTORA_EXPORT int cublasLtMatmul(void* handle, const void* desc, const void*, 
 }
 
 PHANTORA_EXPORT int cublasLtMatmulAlgoGetHeuristic(void*, const void* desc, const void* a, const void* b, const void* c,
-                                                   const void* d, const void*, int requested, abi::LtHeuristicResult* results,
-                                                   int* found) {
+                                                   const void* d, const void*, int requested,
+                                                   abi::LtHeuristicResult* results, int* found) {
   if (found == nullptr || results == nullptr || requested < 1) return abi::kCublasInvalidValue;
   *found = 0;
   Problem problem;
@@ -127,8 +136,9 @@ PHANTORA_EXPORT int cublasLtMatmulAlgoInit(void*, int, int, int, int, int, int, 
   std::memset(algo, 0, sizeof *algo);
   return abi::kCublasSuccess;
 }
-PHANTORA_EXPORT int cublasLtMatmulAlgoCheck(void*, const void* desc, const void* a, const void* b, const void* c, const void* d,
-                                            const abi::LtMatmulAlgo* algo, abi::LtHeuristicResult* result) {
+PHANTORA_EXPORT int cublasLtMatmulAlgoCheck(void*, const void* desc, const void* a, const void* b, const void* c,
+                                            const void* d, const abi::LtMatmulAlgo* algo,
+                                            abi::LtHeuristicResult* result) {
   if (algo == nullptr || result == nullptr) return abi::kCublasInvalidValue;
   Problem problem;
   const int status = understand(desc, a, b, c, d, problem);
@@ -140,7 +150,8 @@ PHANTORA_EXPORT int cublasLtMatmulAlgoCheck(void*, const void* desc, const void*
 }
 
 // The algorithm is opaque to callers: its configuration words are kept in it, four bytes an attribute.
-PHANTORA_EXPORT int cublasLtMatmulAlgoConfigSetAttribute(abi::LtMatmulAlgo* algo, int attribute, const void* data, std::size_t bytes) {
+PHANTORA_EXPORT int cublasLtMatmulAlgoConfigSetAttribute(abi::LtMatmulAlgo* algo, int attribute, const void* data,
+                                                         std::size_t bytes) {
   constexpr int kAttributes = sizeof(abi::LtMatmulAlgo) / 4;
   if (algo == nullptr || attribute < 0 || attribute >= kAttributes || data == nullptr || bytes == 0 || bytes > 4)
     return abi::kCublasInvalidValue;
@@ -161,8 +172,9 @@ PHANTORA_EXPORT int cublasLtMatmulAlgoConfigGetAttribute(const abi::LtMatmulAlgo
 }
 
 // Moves a matrix into another layout: a pass over it, recorded as a copy inside the device.
-PHANTORA_EXPORT int cublasLtMatrixTransform(void* handle, const void* desc, const void*, const void*, const void* a_layout,
-                                            const void*, const void*, const void*, void* c, const void* c_layout, void* stream) {
+PHANTORA_EXPORT int cublasLtMatrixTransform(void* handle, const void* desc, const void*, const void*,
+                                            const void* a_layout, const void*, const void*, const void*, void* c,
+                                            const void* c_layout, void* stream) {
   if (handle == nullptr) return abi::kCublasNotInitialized;
   if (desc == nullptr || a_layout == nullptr || c_layout == nullptr) return abi::kCublasInvalidValue;
   const auto& out = *static_cast<const lt::Layout*>(c_layout);

@@ -1,5 +1,5 @@
-// Communicators: membership is the core's business (kCommInit and kCommSplit return when all members have called), their
-// device memory is charged here, and unique ids are made so that two runs make the same ones.
+// Communicators: membership is the core's business (kCommInit and kCommSplit return when all members have called),
+// their device memory is charged here, and unique ids are made so that two runs make the same ones.
 #include "libs/nccl/comm.hpp"
 
 #include <cstdio>
@@ -58,9 +58,10 @@ Comm* make(std::uint32_t id, int ranks, int rank, int ordinal, int node_device) 
 }
 
 int explain(wire::Status status, const char* what) {
-  set_last_error(std::string(what) + ": the simulator refused it (status " + std::to_string(static_cast<unsigned>(status)) +
-                 "); the run's report says why");
-  return status == wire::Status::kAborted || status == wire::Status::kEnding ? abi::kNcclRemoteError : abi::kNcclInternalError;
+  set_last_error(std::string(what) + ": the simulator refused it (status " +
+                 std::to_string(static_cast<unsigned>(status)) + "); the run's report says why");
+  return status == wire::Status::kAborted || status == wire::Status::kEnding ? abi::kNcclRemoteError
+                                                                             : abi::kNcclInternalError;
 }
 
 int run_init(Initialisation& wanted) {
@@ -195,7 +196,8 @@ PHANTORA_EXPORT int ncclGetUniqueId(abi::NcclUniqueId* id) {
   return abi::kNcclSuccess;
 }
 
-PHANTORA_EXPORT int ncclCommInitRankConfig(void** comm, int ranks, abi::NcclUniqueId id, int rank, abi::NcclConfig* config) {
+PHANTORA_EXPORT int ncclCommInitRankConfig(void** comm, int ranks, abi::NcclUniqueId id, int rank,
+                                           abi::NcclConfig* config) {
   return nccl::init(comm, ranks, nccl::name_of(id), rank, config);
 }
 PHANTORA_EXPORT int ncclCommInitRank(void** comm, int ranks, abi::NcclUniqueId id, int rank) {
@@ -204,7 +206,8 @@ PHANTORA_EXPORT int ncclCommInitRank(void** comm, int ranks, abi::NcclUniqueId i
 PHANTORA_EXPORT int ncclCommInitRankScalable(void** comm, int ranks, int rank, int id_count, abi::NcclUniqueId* ids,
                                              abi::NcclConfig* config) {
   if (id_count < 1 || ids == nullptr) return abi::kNcclInvalidArgument;
-  return nccl::init(comm, ranks, nccl::name_of(ids[0]), rank, config);  // further ids only spread the real one's sockets
+  return nccl::init(comm, ranks, nccl::name_of(ids[0]), rank,
+                    config);  // further ids only spread the real one's sockets
 }
 
 extern "C" int cudaSetDevice(int device);
@@ -277,16 +280,15 @@ PHANTORA_EXPORT int ncclCommGetAsyncError(void* comm, int* error) {
 }
 
 PHANTORA_EXPORT const char* ncclGetErrorString(int result) {
-  static const char* const kTexts[] = {
-      "no error",
-      "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
-      "unhandled system error (run with NCCL_DEBUG=INFO for details)",
-      "internal error - please report this issue to the NCCL developers",
-      "invalid argument (run with NCCL_DEBUG=WARN for details)",
-      "invalid usage (run with NCCL_DEBUG=WARN for details)",
-      "remote process exited or there was a network error",
-      "NCCL operation in progress",
-      "operation timed out"};
+  static const char* const kTexts[] = {"no error",
+                                       "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+                                       "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+                                       "internal error - please report this issue to the NCCL developers",
+                                       "invalid argument (run with NCCL_DEBUG=WARN for details)",
+                                       "invalid usage (run with NCCL_DEBUG=WARN for details)",
+                                       "remote process exited or there was a network error",
+                                       "NCCL operation in progress",
+                                       "operation timed out"};
   return result >= 0 && result <= abi::kNcclTimeout ? kTexts[result] : "unknown result code";
 }
 PHANTORA_EXPORT const char* ncclGetLastError(void*) { return nccl::last_error().c_str(); }

@@ -11,7 +11,7 @@ namespace {
 
 struct Group {
   int depth = 0;
-  int error = abi::kNcclSuccess;          // the first failure inside the group comes out of its end
+  int error = abi::kNcclSuccess;  // the first failure inside the group comes out of its end
   std::vector<Operation> operations;
   std::vector<Initialisation> initialisations;
 };
@@ -44,7 +44,8 @@ void record(const Operation& operation, std::uint32_t group, bool last) {
   op.peer = operation.peer;
   op.kind = operation.kind;
   op.type = operation.type;
-  op.reduction = static_cast<std::uint8_t>(operation.reduction < abi::kNcclOpCount ? operation.reduction : abi::kNcclOpCount);
+  op.reduction =
+      static_cast<std::uint8_t>(operation.reduction < abi::kNcclOpCount ? operation.reduction : abi::kNcclOpCount);
   op.group = group;
   op.group_last = last ? 1 : 0;
   op.count = operation.count;
@@ -59,7 +60,8 @@ void run(std::vector<Operation>& operations) {
     const std::uint32_t number = operations.size() > 1 ? next_group() : 0;
     for (const Operation& operation : operations) record(operation, number, &operation == &operations.back());
   }
-  // All contributions leave before anything is waited for: a rank may send to and receive from the same peer in one group.
+  // All contributions leave before anything is waited for: a rank may send to and receive from the same peer in one
+  // group.
   for (const Operation& operation : operations) start_payload(operation);
   for (const Operation& operation : operations) finish_payload(operation);
 }
@@ -116,9 +118,10 @@ int check(const Operation& operation, bool& empty) {
     set_last_error("unknown data type");
     return abi::kNcclInvalidArgument;
   }
-  const bool needs_peer = operation.kind == wire::CollectiveKind::kSend || operation.kind == wire::CollectiveKind::kRecv ||
-                          operation.kind == wire::CollectiveKind::kBroadcast || operation.kind == wire::CollectiveKind::kReduce ||
-                          operation.kind == wire::CollectiveKind::kGather || operation.kind == wire::CollectiveKind::kScatter;
+  const bool needs_peer =
+      operation.kind == wire::CollectiveKind::kSend || operation.kind == wire::CollectiveKind::kRecv ||
+      operation.kind == wire::CollectiveKind::kBroadcast || operation.kind == wire::CollectiveKind::kReduce ||
+      operation.kind == wire::CollectiveKind::kGather || operation.kind == wire::CollectiveKind::kScatter;
   if (needs_peer && comm->sized && (operation.peer < 0 || operation.peer >= comm->ranks)) {
     set_last_error("root or peer " + std::to_string(operation.peer) + " is not in a communicator of " +
                    std::to_string(comm->ranks) + " ranks");

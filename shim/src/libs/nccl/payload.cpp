@@ -1,17 +1,18 @@
 // What becomes of the bytes of a collective (DESIGN 4).
 //
-// Payloads of at most kPayloadLimit really move. A contributor posts, in its program order, which of its bytes are known
-// and those bytes; a receiver asks the core for the contributions at once, and its result is written when all have come and
-// its turn is there. Known data gives known results: a reduction's element is known when it is in all contributions, a part
-// of a gather when its sender's is. Who posts and who fetches:
+// Payloads of at most kPayloadLimit really move. A contributor posts, in its program order, which of its bytes are
+// known and those bytes; a receiver asks the core for the contributions at once, and its result is written when all
+// have come and its turn is there. Known data gives known results: a reduction's element is known when it is in all
+// contributions, a part of a gather when its sender's is. Who posts and who fetches:
 //   all_reduce, all_gather, reduce_scatter, all_to_all   everybody posts to all; everybody fetches all
 //   reduce, gather                                       everybody posts to all; the root fetches all
 //   broadcast, scatter                                   the root posts to all; the others fetch the root's
 //   send / recv                                          the sender posts to the receiver, who fetches it
 // Larger payloads, in the receiver, become unknown, but for the part that is the receiver's own.
 //
-// Alone in its communicator, and in null mode, a rank works on its own bytes only. In null mode that is what NCCL without
-// peers would leave: sums are the rank's own addend, gathers hold its own part, the parts of others are unknown.
+// Alone in its communicator, and in null mode, a rank works on its own bytes only. In null mode that is what NCCL
+// without peers would leave: sums are the rank's own addend, gathers hold its own part, the parts of others are
+// unknown.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -41,7 +42,8 @@ std::vector<std::byte> pack(const std::byte* bytes, const std::vector<cuda::Know
   }
   std::vector<std::byte> packed(body.span().begin(), body.span().end());
   packed.reserve(packed.size() + total);
-  for (const cuda::KnownPart& part : parts) packed.insert(packed.end(), bytes + part.offset, bytes + part.offset + part.bytes);
+  for (const cuda::KnownPart& part : parts)
+    packed.insert(packed.end(), bytes + part.offset, bytes + part.offset + part.bytes);
   return packed;
 }
 
@@ -84,11 +86,16 @@ std::vector<std::byte> factor(const Operation& operation, bool& known) {
 
 Reduction reduction_of(const Operation& operation) {
   switch (operation.reduction) {
-    case abi::kNcclProd: return Reduction::kProd;
-    case abi::kNcclMax: return Reduction::kMax;
-    case abi::kNcclMin: return Reduction::kMin;
-    case abi::kNcclAvg: return Reduction::kAvg;
-    default: return Reduction::kSum;
+    case abi::kNcclProd:
+      return Reduction::kProd;
+    case abi::kNcclMax:
+      return Reduction::kMax;
+    case abi::kNcclMin:
+      return Reduction::kMin;
+    case abi::kNcclAvg:
+      return Reduction::kAvg;
+    default:
+      return Reduction::kSum;
   }
 }
 
@@ -100,7 +107,8 @@ Contribution own_contribution(const Operation& operation, std::size_t bytes) {
   result.bytes.assign(bytes, std::byte{});
   if (!factor_known) return result;
   result.parts = cuda::known_parts(source, bytes);
-  for (const cuda::KnownPart& part : result.parts) std::memcpy(result.bytes.data() + part.offset, source + part.offset, part.bytes);
+  for (const cuda::KnownPart& part : result.parts)
+    std::memcpy(result.bytes.data() + part.offset, source + part.offset, part.bytes);
   if (!scalar.empty()) scale(operation.type, result.bytes.data(), bytes / scalar.size(), scalar.data());
   return result;
 }
@@ -120,14 +128,16 @@ void place(const Contribution& contribution, std::size_t from, std::size_t bytes
 }
 
 // Elements [from, from + count) reduced over all contributions; known where all know them.
-void place_reduced(const Operation& operation, const std::vector<Contribution>& all, std::size_t from, std::byte* target) {
+void place_reduced(const Operation& operation, const std::vector<Contribution>& all, std::size_t from,
+                   std::byte* target) {
   const std::size_t element = bytes_of(operation.type), bytes = operation.part_bytes();
   std::vector<const std::byte*> sources;
   std::vector<std::uint32_t> votes(operation.count + 1, 0);  // differences: how many ranks know element i
   for (const Contribution& one : all) {
     sources.push_back(one.bytes.data() + from);
     for (const cuda::KnownPart& part : one.parts) {
-      const std::size_t first = std::max<std::size_t>(part.offset, from), last = std::min<std::size_t>(part.offset + part.bytes, from + bytes);
+      const std::size_t first = std::max<std::size_t>(part.offset, from),
+                        last = std::min<std::size_t>(part.offset + part.bytes, from + bytes);
       if (first >= last) continue;
       const std::size_t begin = (first - from + element - 1) / element, end = (last - from) / element;
       if (begin >= end) continue;
@@ -158,8 +168,10 @@ void place_result(const Operation& operation, const std::vector<Contribution>& a
   const auto rank = static_cast<std::size_t>(operation.comm->rank);
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
-    case CollectiveKind::kReduce: return place_reduced(operation, all, 0, target);
-    case CollectiveKind::kReduceScatter: return place_reduced(operation, all, rank * part, target);
+    case CollectiveKind::kReduce:
+      return place_reduced(operation, all, 0, target);
+    case CollectiveKind::kReduceScatter:
+      return place_reduced(operation, all, rank * part, target);
     case CollectiveKind::kAllGather:
     case CollectiveKind::kGather:
       for (std::size_t r = 0; r < all.size(); ++r) place(all[r], 0, part, target + r * part);
@@ -167,8 +179,10 @@ void place_result(const Operation& operation, const std::vector<Contribution>& a
     case CollectiveKind::kAllToAll:
       for (std::size_t r = 0; r < all.size(); ++r) place(all[r], rank * part, part, target + r * part);
       return;
-    case CollectiveKind::kScatter: return place(all[0], rank * part, part, target);
-    default: return place(all[0], 0, part, target);  // broadcast, recv
+    case CollectiveKind::kScatter:
+      return place(all[0], rank * part, part, target);
+    default:
+      return place(all[0], 0, part, target);  // broadcast, recv
   }
 }
 
@@ -186,7 +200,9 @@ bool post(void* context) {
   const Contribution own = own_contribution(operation, bytes);
   const std::vector<std::byte> packed = pack(own.bytes.data(), own.parts);
   client::Body body;
-  body.u32(operation.comm->id).u64(operation.sequence).i32(operation.kind == CollectiveKind::kSend ? operation.peer : -1);
+  body.u32(operation.comm->id)
+      .u64(operation.sequence)
+      .i32(operation.kind == CollectiveKind::kSend ? operation.peer : -1);
   body.u8(number(operation.kind)).blob(packed.data(), packed.size());
   async_core::start(
       wire::MessageType::kPost, body.span(),
@@ -263,7 +279,8 @@ const std::byte* at(const void* pointer, std::size_t offset) { return static_cas
 // The result of a communicator of one rank, or what null mode leaves: own part in place, others unknown.
 void place_own(const Operation& operation) {
   const std::size_t part = operation.part_bytes();
-  const auto rank = static_cast<std::size_t>(operation.comm->rank), ranks = static_cast<std::size_t>(operation.comm->ranks);
+  const auto rank = static_cast<std::size_t>(operation.comm->rank),
+             ranks = static_cast<std::size_t>(operation.comm->ranks);
   if (!operation.receives_data()) return;
   switch (operation.kind) {
     case CollectiveKind::kAllGather:
@@ -279,9 +296,12 @@ void place_own(const Operation& operation) {
     case CollectiveKind::kBroadcast:
     case CollectiveKind::kScatter:
       if (!operation.contributes()) return mark_unknown(operation.receive, part);
-      return copy_on_device(operation.receive, at(operation.send, operation.kind == CollectiveKind::kScatter ? rank * part : 0), part);
-    case CollectiveKind::kRecv: return mark_unknown(operation.receive, part);
-    default: return copy_on_device(operation.receive, operation.send, part);  // all_reduce, reduce
+      return copy_on_device(operation.receive,
+                            at(operation.send, operation.kind == CollectiveKind::kScatter ? rank * part : 0), part);
+    case CollectiveKind::kRecv:
+      return mark_unknown(operation.receive, part);
+    default:
+      return copy_on_device(operation.receive, operation.send, part);  // all_reduce, reduce
   }
 }
 
@@ -301,8 +321,10 @@ void forget_result(const Operation& operation) {
     case CollectiveKind::kAllReduce:
     case CollectiveKind::kReduce:
     case CollectiveKind::kReduceScatter:
-    case CollectiveKind::kRecv: return mark_unknown(operation.receive, operation.receive_bytes());
-    default: return place_own(operation);
+    case CollectiveKind::kRecv:
+      return mark_unknown(operation.receive, operation.receive_bytes());
+    default:
+      return place_own(operation);
   }
 }
 
@@ -313,7 +335,8 @@ values::Access access_of(const Operation& operation, bool writes) {
   values::Access access;
   access.reads[0] = values::range(operation.send, operation.send_bytes());
   if (operation.reduction >= abi::kNcclOpCount) {
-    const PreMultiply& op = operation.comm->operators[static_cast<std::size_t>(operation.reduction - abi::kNcclOpCount)];
+    const PreMultiply& op =
+        operation.comm->operators[static_cast<std::size_t>(operation.reduction - abi::kNcclOpCount)];
     if (op.device_value != nullptr) access.reads[1] = values::range(op.device_value, bytes_of(operation.type));
   }
   if (writes) access.writes[0] = values::range(operation.receive, operation.receive_bytes());

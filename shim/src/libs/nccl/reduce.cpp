@@ -29,7 +29,8 @@ struct SmallFloat {
     } else if (exponent == 0) {
       magnitude = std::ldexp(static_cast<float>(mantissa), 1 - kBias - kMantissa);
     } else {
-      magnitude = std::ldexp(static_cast<float>(mantissa | 1U << kMantissa), static_cast<int>(exponent) - kBias - kMantissa);
+      magnitude =
+          std::ldexp(static_cast<float>(mantissa | 1U << kMantissa), static_cast<int>(exponent) - kBias - kMantissa);
     }
     return (value.bits & kSign) != 0 ? -magnitude : magnitude;
   }
@@ -61,7 +62,8 @@ using Bfloat16 = SmallFloat<std::uint16_t, 8, 7, false, false>;
 using Fp8E4M3 = SmallFloat<std::uint8_t, 4, 3, true, true>;
 using Fp8E5M2 = SmallFloat<std::uint8_t, 5, 2, false, true>;
 
-// How an element is calculated with: integers and wide floats as they are (wrapping, as on the GPU), small floats as float.
+// How an element is calculated with: integers and wide floats as they are (wrapping, as on the GPU), small floats as
+// float.
 template <typename Element>
 struct Calculation {
   using Type = Element;
@@ -95,12 +97,14 @@ Type multiply(Type a, Type b) {
 }
 template <typename Type>
 Type larger(Type a, Type b) {
-  if constexpr (std::is_floating_point_v<Type>) return std::isnan(a) || std::isnan(b) ? static_cast<Type>(NAN) : (a > b ? a : b);
+  if constexpr (std::is_floating_point_v<Type>)
+    return std::isnan(a) || std::isnan(b) ? static_cast<Type>(NAN) : (a > b ? a : b);
   return a > b ? a : b;
 }
 template <typename Type>
 Type smaller(Type a, Type b) {
-  if constexpr (std::is_floating_point_v<Type>) return std::isnan(a) || std::isnan(b) ? static_cast<Type>(NAN) : (a < b ? a : b);
+  if constexpr (std::is_floating_point_v<Type>)
+    return std::isnan(a) || std::isnan(b) ? static_cast<Type>(NAN) : (a < b ? a : b);
   return a < b ? a : b;
 }
 
@@ -120,10 +124,18 @@ void reduce_as(Reduction reduction, std::span<const std::byte* const> sources, s
       }
       switch (reduction) {
         case Reduction::kSum:
-        case Reduction::kAvg: sum = add(sum, value); break;
-        case Reduction::kProd: sum = multiply(sum, value); break;
-        case Reduction::kMax: sum = larger(sum, value); break;
-        case Reduction::kMin: sum = smaller(sum, value); break;
+        case Reduction::kAvg:
+          sum = add(sum, value);
+          break;
+        case Reduction::kProd:
+          sum = multiply(sum, value);
+          break;
+        case Reduction::kMax:
+          sum = larger(sum, value);
+          break;
+        case Reduction::kMin:
+          sum = smaller(sum, value);
+          break;
       }
     }
     if (reduction == Reduction::kAvg) sum = static_cast<Type>(sum / static_cast<Type>(sources.size()));
@@ -154,20 +166,33 @@ template <typename Use>
 void with_type(wire::DataType type, Use use) {
   using wire::DataType;
   switch (type) {
-    case DataType::kInt8: return use(Tag<std::int8_t>{});
+    case DataType::kInt8:
+      return use(Tag<std::int8_t>{});
     case DataType::kUint8:
-    case DataType::kBool: return use(Tag<std::uint8_t>{});
-    case DataType::kInt32: return use(Tag<std::int32_t>{});
-    case DataType::kUint32: return use(Tag<std::uint32_t>{});
-    case DataType::kInt64: return use(Tag<std::int64_t>{});
-    case DataType::kUint64: return use(Tag<std::uint64_t>{});
-    case DataType::kFloat16: return use(Tag<Half>{});
-    case DataType::kFloat32: return use(Tag<float>{});
-    case DataType::kFloat64: return use(Tag<double>{});
-    case DataType::kBfloat16: return use(Tag<Bfloat16>{});
-    case DataType::kFp8E4M3: return use(Tag<Fp8E4M3>{});
-    case DataType::kFp8E5M2: return use(Tag<Fp8E5M2>{});
-    default: return;  // NCCL has no others
+    case DataType::kBool:
+      return use(Tag<std::uint8_t>{});
+    case DataType::kInt32:
+      return use(Tag<std::int32_t>{});
+    case DataType::kUint32:
+      return use(Tag<std::uint32_t>{});
+    case DataType::kInt64:
+      return use(Tag<std::int64_t>{});
+    case DataType::kUint64:
+      return use(Tag<std::uint64_t>{});
+    case DataType::kFloat16:
+      return use(Tag<Half>{});
+    case DataType::kFloat32:
+      return use(Tag<float>{});
+    case DataType::kFloat64:
+      return use(Tag<double>{});
+    case DataType::kBfloat16:
+      return use(Tag<Bfloat16>{});
+    case DataType::kFp8E4M3:
+      return use(Tag<Fp8E4M3>{});
+    case DataType::kFp8E5M2:
+      return use(Tag<Fp8E5M2>{});
+    default:
+      return;  // NCCL has no others
   }
 }
 

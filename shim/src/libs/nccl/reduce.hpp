@@ -10,8 +10,8 @@ namespace phantora::libs::nccl {
 
 enum class Reduction { kSum, kProd, kMax, kMin, kAvg };
 
-// target[i] = reduction over sources[r][i], in the order of ranks, for `count` elements. Half, bfloat16 and 8-bit floats
-// are summed in float and rounded once; the real library rounds after every hop, so last bits may differ.
+// target[i] = reduction over sources[r][i], in the order of ranks, for `count` elements. Half, bfloat16 and 8-bit
+// floats are summed in float and rounded once; the real library rounds after every hop, so last bits may differ.
 void reduce(wire::DataType type, Reduction reduction, std::span<const std::byte* const> sources, std::size_t count,
             std::byte* target);
 

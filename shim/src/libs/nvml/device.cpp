@@ -26,8 +26,8 @@ int device_of(const void* handle) {
 const wire::GpuProperties& gpu() { return client::header()->gpu; }
 
 void bus_id(char* text, std::size_t size, int device, bool short_domain) {
-  std::snprintf(text, size, short_domain ? "%04x:%02x:00.0" : "%08x:%02x:00.0", static_cast<unsigned>(gpu().pcie_domain),
-                static_cast<unsigned>(cuda::pci_bus(device)));
+  std::snprintf(text, size, short_domain ? "%04x:%02x:00.0" : "%08x:%02x:00.0",
+                static_cast<unsigned>(gpu().pcie_domain), static_cast<unsigned>(cuda::pci_bus(device)));
 }
 
 int device_by_bus(const char* text) {
@@ -48,12 +48,14 @@ void uuid(char* text, std::size_t size, int device) {
   cuda::node_device_uuid(id, device);
   unsigned char b[16];
   std::memcpy(b, &id, sizeof b);
-  std::snprintf(text, size, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4],
-                b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+  std::snprintf(text, size, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+                b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
 void note_constants() {
-  client::note("note", "NVML's utilisation, temperature, power, energy and clock readings are constants: they are not simulated");
+  client::note(
+      "note",
+      "NVML's utilisation, temperature, power, energy and clock readings are constants: they are not simulated");
 }
 
 }  // namespace phantora::libs::nvml

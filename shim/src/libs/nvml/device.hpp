@@ -8,10 +8,10 @@
 
 namespace phantora::libs::nvml {
 
-bool usable();                     // a run, or null mode
+bool usable();  // a run, or null mode
 int device_count();
 void* handle_of(int device);
-int device_of(const void* handle); // -1: none of ours
+int device_of(const void* handle);  // -1: none of ours
 const wire::GpuProperties& gpu();
 
 // "00000000:1b:00.0", as NVML writes it, or with a domain of 4 digits.

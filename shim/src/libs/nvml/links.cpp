@@ -9,12 +9,14 @@ namespace nvml = phantora::libs::nvml;
 
 namespace {
 
-constexpr int kRemoteSwitch = 2;       // nvmlIntNvLinkDeviceType_t
-constexpr int kTopologySystem = 50;    // nvmlGpuTopologyLevel_t: the path between PCIe trees of different sockets
-constexpr unsigned kNvlink4 = 5;       // nvmlNvlinkVersion_t of Hopper's links
-constexpr unsigned kLinkFields = 91;   // NVML_FI_DEV_NVLINK_LINK_COUNT
+constexpr int kRemoteSwitch = 2;      // nvmlIntNvLinkDeviceType_t
+constexpr int kTopologySystem = 50;   // nvmlGpuTopologyLevel_t: the path between PCIe trees of different sockets
+constexpr unsigned kNvlink4 = 5;      // nvmlNvlinkVersion_t of Hopper's links
+constexpr unsigned kLinkFields = 91;  // NVML_FI_DEV_NVLINK_LINK_COUNT
 
-bool link_exists(const void* handle, unsigned link) { return nvml::device_of(handle) >= 0 && link < nvml::gpu().nvlink_count; }
+bool link_exists(const void* handle, unsigned link) {
+  return nvml::device_of(handle) >= 0 && link < nvml::gpu().nvlink_count;
+}
 
 struct FieldValue {
   unsigned field, scope;

@@ -13,8 +13,8 @@ namespace wire = phantora::wire;
 
 namespace {
 
-constexpr unsigned kTemperature = 50;   // degrees Celsius; assumed, said so in the report
-constexpr int kTypeMemory = 2;          // nvmlClockType_t: graphics 0, SM 1, memory 2, video 3
+constexpr unsigned kTemperature = 50;  // degrees Celsius; assumed, said so in the report
+constexpr int kTypeMemory = 2;         // nvmlClockType_t: graphics 0, SM 1, memory 2, video 3
 
 std::uint64_t used_bytes(int device) { return client::device_state(device).used_bytes.load(); }
 
@@ -42,7 +42,8 @@ std::vector<abi::NvmlProcessInfo> processes(int device) {
   if (client::is_actor()) {
     const wire::RunHeader* run = client::header();
     const std::uint32_t per_node = std::max(1U, run->gpus_per_node);
-    const auto rank = static_cast<std::uint32_t>(client::world_rank()) / per_node * per_node + static_cast<std::uint32_t>(device);
+    const auto rank =
+        static_cast<std::uint32_t>(client::world_rank()) / per_node * per_node + static_cast<std::uint32_t>(device);
     if (rank < run->world_size) info.pid = client::actor_block(rank).pid.load();
   }
   info.used_bytes = used;
@@ -63,7 +64,9 @@ int list_processes(const void* handle, unsigned* count, Info* infos) {
   return abi::kNvmlSuccess;
 }
 
-std::uint64_t clock_mhz(int type) { return (type == kTypeMemory ? nvml::gpu().memory_clock_khz : nvml::gpu().clock_khz) / 1000; }
+std::uint64_t clock_mhz(int type) {
+  return (type == kTypeMemory ? nvml::gpu().memory_clock_khz : nvml::gpu().clock_khz) / 1000;
+}
 
 }  // namespace
 
@@ -91,13 +94,16 @@ PHANTORA_EXPORT int nvmlDeviceGetBAR1MemoryInfo(const void* handle, abi::NvmlBar
   return answer(handle, memory, [&](int) { return abi::NvmlBar1Memory{kBar1, kBar1, 0}; });
 }
 
-PHANTORA_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const void* h, unsigned* count, abi::NvmlProcessInfo* infos) {
+PHANTORA_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(const void* h, unsigned* count,
+                                                            abi::NvmlProcessInfo* infos) {
   return list_processes(h, count, infos);
 }
-PHANTORA_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(const void* h, unsigned* count, abi::NvmlProcessInfo* infos) {
+PHANTORA_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(const void* h, unsigned* count,
+                                                            abi::NvmlProcessInfo* infos) {
   return list_processes(h, count, infos);
 }
-PHANTORA_EXPORT int nvmlDeviceGetComputeRunningProcesses(const void* h, unsigned* count, abi::NvmlProcessInfoV1* infos) {
+PHANTORA_EXPORT int nvmlDeviceGetComputeRunningProcesses(const void* h, unsigned* count,
+                                                         abi::NvmlProcessInfoV1* infos) {
   return list_processes(h, count, infos);
 }
 PHANTORA_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(const void*, unsigned* count, abi::NvmlProcessInfo*) {
@@ -126,7 +132,8 @@ PHANTORA_EXPORT int nvmlDeviceGetPowerUsage(const void* h, unsigned* milliwatt) 
 }
 PHANTORA_EXPORT int nvmlDeviceGetTotalEnergyConsumption(const void* h, unsigned long long* millijoule) {
   return constant(h, millijoule, [](int) {
-    return static_cast<unsigned long long>(static_cast<unsigned __int128>(client::now_ns()) * nvml::gpu().power_limit_mw / 1'000'000'000U);
+    return static_cast<unsigned long long>(static_cast<unsigned __int128>(client::now_ns()) *
+                                           nvml::gpu().power_limit_mw / 1'000'000'000U);
   });
 }
 PHANTORA_EXPORT int nvmlDeviceGetPowerManagementLimit(const void* h, unsigned* milliwatt) {
@@ -149,12 +156,22 @@ PHANTORA_EXPORT int nvmlDeviceGetClockInfo(const void* h, int type, unsigned* mh
 PHANTORA_EXPORT int nvmlDeviceGetMaxClockInfo(const void* h, int type, unsigned* mhz) {
   return answer(h, mhz, [type](int) { return clock_mhz(type); });
 }
-PHANTORA_EXPORT int nvmlDeviceGetApplicationsClock(const void* h, int type, unsigned* mhz) { return nvmlDeviceGetMaxClockInfo(h, type, mhz); }
-PHANTORA_EXPORT int nvmlDeviceGetClock(const void* h, int type, int, unsigned* mhz) { return nvmlDeviceGetClockInfo(h, type, mhz); }
+PHANTORA_EXPORT int nvmlDeviceGetApplicationsClock(const void* h, int type, unsigned* mhz) {
+  return nvmlDeviceGetMaxClockInfo(h, type, mhz);
+}
+PHANTORA_EXPORT int nvmlDeviceGetClock(const void* h, int type, int, unsigned* mhz) {
+  return nvmlDeviceGetClockInfo(h, type, mhz);
+}
 
-PHANTORA_EXPORT int nvmlDeviceGetPerformanceState(const void* h, int* state) { return answer(h, state, [](int) { return 0; }); }
-PHANTORA_EXPORT int nvmlDeviceGetPersistenceMode(const void* h, int* mode) { return answer(h, mode, [](int) { return 1; }); }
-PHANTORA_EXPORT int nvmlDeviceGetComputeMode(const void* h, int* mode) { return answer(h, mode, [](int) { return 0; }); }
+PHANTORA_EXPORT int nvmlDeviceGetPerformanceState(const void* h, int* state) {
+  return answer(h, state, [](int) { return 0; });
+}
+PHANTORA_EXPORT int nvmlDeviceGetPersistenceMode(const void* h, int* mode) {
+  return answer(h, mode, [](int) { return 1; });
+}
+PHANTORA_EXPORT int nvmlDeviceGetComputeMode(const void* h, int* mode) {
+  return answer(h, mode, [](int) { return 0; });
+}
 PHANTORA_EXPORT int nvmlDeviceGetCurrentClocksThrottleReasons(const void* h, unsigned long long* reasons) {
   return constant(h, reasons, [](int) { return 0; });
 }
@@ -165,7 +182,9 @@ PHANTORA_EXPORT int nvmlDeviceGetMigMode(const void* h, unsigned* current, unsig
   const int status = answer(h, current, [](int) { return 0; });
   return status == abi::kNvmlSuccess ? answer(h, pending, [](int) { return 0; }) : status;
 }
-PHANTORA_EXPORT int nvmlDeviceIsMigDeviceHandle(const void* h, unsigned* mig) { return answer(h, mig, [](int) { return 0; }); }
+PHANTORA_EXPORT int nvmlDeviceIsMigDeviceHandle(const void* h, unsigned* mig) {
+  return answer(h, mig, [](int) { return 0; });
+}
 PHANTORA_EXPORT int nvmlDeviceGetEccMode(const void* h, int* current, int* pending) {
   const int status = answer(h, current, [](int) { return 1; });
   return status == abi::kNvmlSuccess ? answer(h, pending, [](int) { return 1; }) : status;
@@ -173,7 +192,8 @@ PHANTORA_EXPORT int nvmlDeviceGetEccMode(const void* h, int* current, int* pendi
 PHANTORA_EXPORT int nvmlDeviceGetTotalEccErrors(const void* h, int, int, unsigned long long* count) {
   return answer(h, count, [](int) { return 0; });
 }
-PHANTORA_EXPORT int nvmlDeviceGetRemappedRows(const void* h, unsigned* a, unsigned* b, unsigned* pending, unsigned* failed) {
+PHANTORA_EXPORT int nvmlDeviceGetRemappedRows(const void* h, unsigned* a, unsigned* b, unsigned* pending,
+                                              unsigned* failed) {
   if (nvml::device_of(h) < 0 || a == nullptr || b == nullptr || pending == nullptr || failed == nullptr)
     return abi::kNvmlInvalidArgument;
   *a = *b = *pending = *failed = 0;

@@ -38,20 +38,33 @@ PHANTORA_EXPORT int nvmlShutdown() { return abi::kNvmlSuccess; }
 
 PHANTORA_EXPORT const char* nvmlErrorString(int status) {
   switch (status) {
-    case abi::kNvmlSuccess: return "Success";
-    case abi::kNvmlUninitialized: return "Uninitialized";
-    case abi::kNvmlInvalidArgument: return "Invalid Argument";
-    case abi::kNvmlNotSupported: return "Not Supported";
-    case abi::kNvmlNotFound: return "Not Found";
-    case abi::kNvmlInsufficientSize: return "Insufficient Size";
-    case kDriverNotLoaded: return "Driver Not Loaded";
-    case abi::kNvmlFunctionNotFound: return "Function Not Found";
-    default: return "Unknown Error";
+    case abi::kNvmlSuccess:
+      return "Success";
+    case abi::kNvmlUninitialized:
+      return "Uninitialized";
+    case abi::kNvmlInvalidArgument:
+      return "Invalid Argument";
+    case abi::kNvmlNotSupported:
+      return "Not Supported";
+    case abi::kNvmlNotFound:
+      return "Not Found";
+    case abi::kNvmlInsufficientSize:
+      return "Insufficient Size";
+    case kDriverNotLoaded:
+      return "Driver Not Loaded";
+    case abi::kNvmlFunctionNotFound:
+      return "Function Not Found";
+    default:
+      return "Unknown Error";
   }
 }
 
-PHANTORA_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned size) { return text_out(version, size, kDriverVersion); }
-PHANTORA_EXPORT int nvmlSystemGetNVMLVersion(char* version, unsigned size) { return text_out(version, size, kNvmlVersion); }
+PHANTORA_EXPORT int nvmlSystemGetDriverVersion(char* version, unsigned size) {
+  return text_out(version, size, kDriverVersion);
+}
+PHANTORA_EXPORT int nvmlSystemGetNVMLVersion(char* version, unsigned size) {
+  return text_out(version, size, kNvmlVersion);
+}
 PHANTORA_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   if (version == nullptr) return abi::kNvmlInvalidArgument;
   if (!nvml::usable()) return abi::kNvmlUninitialized;
@@ -72,7 +85,9 @@ PHANTORA_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** handle)
   if (index >= static_cast<unsigned>(nvml::device_count())) return abi::kNvmlInvalidArgument;
   return handle_out(handle, static_cast<int>(index));
 }
-PHANTORA_EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, void** handle) { return nvmlDeviceGetHandleByIndex_v2(index, handle); }
+PHANTORA_EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, void** handle) {
+  return nvmlDeviceGetHandleByIndex_v2(index, handle);
+}
 PHANTORA_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** handle) {
   return nvml::usable() ? handle_out(handle, nvml::device_by_bus(bus)) : static_cast<int>(abi::kNvmlUninitialized);
 }
@@ -94,10 +109,13 @@ PHANTORA_EXPORT int nvmlDeviceGetIndex(const void* handle, unsigned* index) {
   *index = static_cast<unsigned>(device);
   return abi::kNvmlSuccess;
 }
-PHANTORA_EXPORT int nvmlDeviceGetMinorNumber(const void* handle, unsigned* minor) { return nvmlDeviceGetIndex(handle, minor); }
+PHANTORA_EXPORT int nvmlDeviceGetMinorNumber(const void* handle, unsigned* minor) {
+  return nvmlDeviceGetIndex(handle, minor);
+}
 
 PHANTORA_EXPORT int nvmlDeviceGetName(const void* handle, char* name, unsigned size) {
-  return nvml::device_of(handle) < 0 ? static_cast<int>(abi::kNvmlInvalidArgument) : text_out(name, size, nvml::gpu().name);
+  return nvml::device_of(handle) < 0 ? static_cast<int>(abi::kNvmlInvalidArgument)
+                                     : text_out(name, size, nvml::gpu().name);
 }
 PHANTORA_EXPORT int nvmlDeviceGetUUID(const void* handle, char* uuid, unsigned size) {
   const int device = nvml::device_of(handle);
@@ -124,5 +142,9 @@ PHANTORA_EXPORT int nvmlDeviceGetPciInfo_v3(const void* handle, abi::NvmlPciInfo
   info->pci_device_id = 0x233010deU;  // H100 SXM5 80GB in the public PCI id list; nothing is known to act on it
   return abi::kNvmlSuccess;
 }
-PHANTORA_EXPORT int nvmlDeviceGetPciInfo_v2(const void* handle, abi::NvmlPciInfo* info) { return nvmlDeviceGetPciInfo_v3(handle, info); }
-PHANTORA_EXPORT int nvmlDeviceGetPciInfo(const void* handle, abi::NvmlPciInfo* info) { return nvmlDeviceGetPciInfo_v3(handle, info); }
+PHANTORA_EXPORT int nvmlDeviceGetPciInfo_v2(const void* handle, abi::NvmlPciInfo* info) {
+  return nvmlDeviceGetPciInfo_v3(handle, info);
+}
+PHANTORA_EXPORT int nvmlDeviceGetPciInfo(const void* handle, abi::NvmlPciInfo* info) {
+  return nvmlDeviceGetPciInfo_v3(handle, info);
+}
