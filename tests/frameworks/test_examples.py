@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.frameworks.conftest import GPUS, rounded
+from framework_support import GPUS, PROBE, rounded
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(1800)]
 STEPS = 3
-PROBE = "tests/frameworks/memory_probe.py"
 
 
 def ddp_broadcast_bytes(shapes: list[tuple[int, ...]], element_bytes: int, buckets: int) -> int:
@@ -88,7 +87,7 @@ def test_ddp(simulate):
     arguments = ["--dim", str(dim), "--layers", str(layers), "--vocabulary", str(vocabulary), "--sequence", "64"]
     run = simulate([PROBE], ["examples/ddp_train.py", *arguments, "--steps", str(STEPS)])
     run.assert_sound(STEPS)
-    # 528,912 float32 are one bucket of up to 25 MB after the first step, and two in it: DDP's first bucket is 1 MB.
+    # After the first step all gradients fit into one bucket of 25 MB.
     assert run.traffic() == {
         "all_gather": 8,  # the number of parameters
         "broadcast": ddp_broadcast_bytes(shapes, 4, buckets=1),
