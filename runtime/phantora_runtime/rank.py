@@ -26,11 +26,8 @@ def prepare_torch(run: settings.Run) -> None:
     steps.install(run.launch.steps)
 
 
-def run(run: settings.Run, rank: int) -> None:
-    """In a freshly forked process: returns when the script has ended without an exception.
-
-    SystemExit passes through, so that the interpreter ends as it does for any script.
-    """
+def run(run: settings.Run, rank: int) -> NoReturn:
+    """In a freshly forked process: runs the script and ends the process."""
     _redirect_output(run, rank)
     stacks.answer_with(run.stack_path(rank))
     os.environ.update(environment(run, rank))
@@ -40,15 +37,26 @@ def run(run: settings.Run, rank: int) -> None:
     handoff.install(main=True)
     _reseed()
     finish.install(rank)
+    finish.leave(_status_of(run, rank))
+
+
+def _status_of(run: settings.Run, rank: int) -> int:
+    """Runs the script and returns the exit status that Python would end with."""
     try:
         _run_target(run)
     except SystemExit as leaving:
-        status = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        if leaving.code is None or isinstance(leaving.code, int):
+            status = (leaving.code or 0) & 0xFF
+        else:
+            print(leaving.code, file=sys.stderr)
+            status = 1
         if status != 0:
-            control.send("leaving", rank=rank, status=status & 0xFF)
-        raise
+            control.send("leaving", rank=rank, status=status)
+        return status
     except BaseException as error:
         _fail(rank, error)
+        return 1
+    return 0
 
 
 def environment(run: settings.Run, rank: int) -> dict[str, str]:
@@ -103,25 +111,33 @@ def _reseed() -> None:
         numpy_random.seed(int.from_bytes(os.urandom(4), "little"))
 
 
+def set_arguments(run: settings.Run) -> None:
+    """Sets sys.argv and sys.orig_argv as the script finds them."""
+    launch = run.launch
+    if launch.module is not None:
+        sys.argv = ["-m", *launch.arguments]
+        sys.orig_argv = [sys.executable, "-m", launch.module, *launch.arguments]
+    else:
+        sys.argv = [launch.script_argument or str(launch.script), *launch.arguments]
+        sys.orig_argv = [sys.executable, *sys.argv]
+
+
 def _run_target(run: settings.Run) -> None:
     launch = run.launch
+    set_arguments(run)
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = main
     if launch.module is not None:
-        sys.argv = ["-m", *launch.arguments]
-        sys.orig_argv = [sys.executable, "-m", launch.module, *launch.arguments]
-        sys.path[0] = launch.directory
+        sys.path.insert(0, launch.directory)
         runpy._run_module_as_main(launch.module)  # type: ignore[attr-defined]
         return
     script = str(launch.script)
-    sys.argv = [launch.script_argument or script, *launch.arguments]
-    sys.orig_argv = [sys.executable, *sys.argv]
     if os.path.isdir(script) or script.endswith((".zip", ".pyz")):
-        sys.path[0] = script
+        sys.path.insert(0, script)
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return
-    sys.path[0] = os.path.dirname(script)
+    sys.path.insert(0, os.path.dirname(script))
     main.__file__ = script
     main.__dict__["__cached__"] = None
     main.__loader__ = importlib.machinery.SourceFileLoader("__main__", script)
@@ -130,8 +146,8 @@ def _run_target(run: settings.Run) -> None:
     exec(code, main.__dict__)
 
 
-def _fail(rank: int, error: BaseException) -> NoReturn:
-    """As Python does: the traceback on stderr, exit status 1. Our own frames are left out."""
+def _fail(rank: int, error: BaseException) -> None:
+    """As Python does: the traceback on stderr. Our own frames are left out."""
     trace = _user_frames(error)
     error.__traceback__ = trace
     text = "".join(traceback.format_exception(type(error), error, trace))
@@ -141,7 +157,6 @@ def _fail(rank: int, error: BaseException) -> NoReturn:
         fields["oom"] = out_of_memory
     control.send("exception", **fields)
     sys.excepthook(type(error), error, trace)
-    sys.exit(1)
 
 
 def _user_frames(error: BaseException) -> types.TracebackType | None:

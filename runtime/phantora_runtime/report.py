@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,8 @@ def _notes(run: settings.Run, core: dict[str, Any], ending: Ending, report: dict
         return notes
     if run.launch.clock == "modelled":
         notes.append("modelled clock: pure Python and numpy work of the script and its workers takes no virtual time.")
+    else:
+        notes.append(_measured_note(run.launch.world_size))
     if report["late_ops"]:
         notes.append(
             f"{report['late_ops']} ops arrived after their time was final; times may be off. Please report this."
@@ -188,6 +191,18 @@ def _notes(run: settings.Run, core: dict[str, Any], ending: Ending, report: dict
         else:
             notes.append(f"there are only {len(report['steps'])} steps, no more than --warmup, so there is no median.")
     return list(dict.fromkeys(str(note) for note in notes))
+
+
+def _measured_note(world_size: int) -> str:
+    """What the measured clock is in this version, said in every report that uses it."""
+    text = (
+        "measured clock, first form: calls and ops of ranks take the host profile's times, pure Python and numpy work "
+        "of ranks takes none; only worker processes are measured"
+    )
+    cpus = os.cpu_count() or 1
+    if world_size > cpus:
+        text += f", and {world_size} ranks shared {cpus} CPUs, so that their times are too long"
+    return text + "."
 
 
 def _add_stacks(report: dict[str, Any], ending: Ending) -> None:

@@ -57,6 +57,7 @@ class _Supervisor:
         self._pids: dict[int, int] = {}
         self._left = set(range(run.launch.world_size))
         self._exceptions: dict[int, dict[str, Any]] = {}
+        self._pending: list[dict[str, Any]] = []
         self._leaving: dict[int, int] = {}
         self._importing = ""
         self._left_out: list[str] = []
@@ -171,8 +172,7 @@ class _Supervisor:
         selector.register(self._control, selectors.EVENT_READ)
         while self._ending is None:
             selector.select(_TICK_S)
-            for message in control.receive(self._control):
-                self._handle(message)
+            self._handle_all()
             if self._ending is not None:
                 break
             if self._stopping is not None:
@@ -186,6 +186,11 @@ class _Supervisor:
             elif time.monotonic() > deadline:
                 self._time_out()
         selector.close()
+
+    def _handle_all(self) -> None:
+        self._pending += control.receive(self._control)
+        while self._pending:
+            self._handle(self._pending.pop(0))
 
     def _handle(self, message: dict[str, Any]) -> None:
         event = message["event"]
@@ -245,7 +250,8 @@ class _Supervisor:
     def _settle(self) -> None:
         """Takes in what is already on its way, so that the first exception is named and not its consequence."""
         time.sleep(_SETTLE_S)
-        for message in control.receive(self._control):
+        self._pending += control.receive(self._control)
+        for message in self._pending:
             if message["event"] == "exception":
                 self._exceptions.setdefault(message["rank"], message)
 
@@ -260,8 +266,7 @@ class _Supervisor:
     def _zygote_ended(self, process: subprocess.Popen[bytes]) -> None:
         """All ranks have been reported when a zygote ends well; else an import took it down: leave that library out."""
         self._settle()
-        for message in control.receive(self._control):
-            self._handle(message)
+        self._handle_all()
         if not self._left or self._ending is not None:
             return
         if not self._pids and self._importing not in ("", "torch") and self._importing not in self._left_out:

@@ -27,22 +27,23 @@ def command(python: str, run_directory: Path) -> list[str]:
 
 
 def main() -> None:
-    """Entry point; in a rank it ends with the script's own end."""
+    """Entry point."""
     processes.die_with_parent()
-    run = settings.read(Path(sys.argv[1]))
+    folder = Path(sys.argv[1])
+    run = settings.read(folder)
     os.chdir(run.launch.directory)
+    # Libraries may read the command line when they are imported. What lies in the script's folder is not theirs to find.
+    rank.set_arguments(run)
+    sys.path.pop(0)
     left_out = [name for name in os.environ.get(LEFT_OUT_VARIABLE, "").split(",") if name]
     _import_torch(run)
     for name in script_imports.find(run.launch.script, run.launch.module, run.launch.directory):
         if name not in left_out:
-            _import_library(name, left_out)
+            _import_library(name, left_out, folder)
     gc.collect()
     gc.freeze()
     control.send("imported", modules=len(sys.modules), left_out=left_out)
-    ranks = _fork_ranks(run)
-    if ranks is None:
-        return  # a rank whose script has ended: leave as a Python program does
-    _watch(ranks)
+    _watch(_fork_ranks(run))
 
 
 def _import_torch(run: settings.Run) -> None:
@@ -58,7 +59,7 @@ def _import_torch(run: settings.Run) -> None:
     rank.prepare_torch(run)
 
 
-def _import_library(name: str, left_out: list[str]) -> None:
+def _import_library(name: str, left_out: list[str], folder: Path) -> None:
     threads = _threads()
     control.send("importing", name=name)
     try:
@@ -68,7 +69,7 @@ def _import_library(name: str, left_out: list[str]) -> None:
         return  # the rank fails, or handles it, as it would without us
     if _threads() > threads or _cuda_initialised():
         os.environ[LEFT_OUT_VARIABLE] = ",".join([*left_out, name])
-        os.execv(sys.executable, command(sys.executable, Path(sys.argv[1])))
+        os.execv(sys.executable, command(sys.executable, folder))
 
 
 def _threads() -> int:
@@ -88,8 +89,8 @@ def start_order(world_size: int, order: str) -> list[int]:
     return ranks
 
 
-def _fork_ranks(run: settings.Run) -> dict[int, int] | None:
-    """Returns rank by pid in the zygote, None in a rank whose script has ended."""
+def _fork_ranks(run: settings.Run) -> dict[int, int]:
+    """Returns rank by pid; in a rank it does not return."""
     pids: dict[int, int] = {}
     zygote = os.getpid()
     for number in start_order(run.launch.world_size, os.environ.get(START_ORDER_VARIABLE, "")):
@@ -99,7 +100,6 @@ def _fork_ranks(run: settings.Run) -> dict[int, int] | None:
             if os.getppid() != zygote:
                 os._exit(1)
             rank.run(run, number)
-            return None
         pids[pid] = number
         control.send("started", rank=number, pid=pid)
     return pids
