@@ -2,10 +2,14 @@
 //
 // Order of publication (rule 7): the record, then `head`, then H. The core reads H, then drains. H in shared memory may
 // lag behind the thread's H, never lead it past a record that is not published.
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <cstring>
 
 #include "client_state.hpp"
+#include "raw_syscall.hpp"
 
 namespace phantora::client {
 namespace {
@@ -95,6 +99,17 @@ bool name_by_scope(Record& record) {
   return true;
 }
 
+// Torch names the thread that copies a DataLoader's batches into pinned memory.
+bool is_pinning_thread() {
+  auto& thread = t_thread;
+  if (thread.pins == 0) {
+    char name[16] = {};
+    raw_syscall(SYS_prctl, PR_GET_NAME, name);
+    thread.pins = std::strncmp(name, "pt_data_pin", 11) == 0 ? 2 : 1;
+  }
+  return thread.pins == 2;
+}
+
 // A core that sleeps is woken by blocking threads, and here when it would let the ring run full.
 void wake_when_half_full() {
   auto& state = g_state;
@@ -113,6 +128,10 @@ void ring_doorbell() {
 void submit(CallKind kind, Record& record) {
   if (!is_driver()) {
     if (!is_virtual()) return;
+    // A helper thread that only allocates (a context, pinned memory) does not start to drive H: what it does when is up
+    // to real time. The account in shared memory has it; the next record of a driving thread shows the sum.
+    if (record.type == wire::RecordType::kMemory) return;
+    if (record.type == wire::RecordType::kEventRecord && is_actor() && is_pinning_thread()) return shadow_event(record);
     ensure_driving();
   }
   // Clean-up that runs after the end was told is not part of the run.

@@ -88,6 +88,7 @@ struct Scope {
 struct Thread {
   bool driving;
   bool named;           // identity given (by pthread_create, attach or a fork)
+  std::uint8_t pins;    // 0 not looked at, 1 an ordinary thread, 2 a DataLoader's pinning thread: never drives
   bool polled_child;    // the last look at a child found it running: sleeps take real time too (rule 9)
   std::uint32_t reads;  // clock reads since the last op or wait
   std::uint32_t depth;
@@ -131,6 +132,10 @@ void flush_records();   // publish what op scopes hold back
 void ring_doorbell();   // a thread is about to block: the core must look
 void enter_blocking();  // a driving thread goes into a blocking libc call
 void leave_blocking();  // ... and comes back: H is at least floor_ns
+
+// An event that a pinning thread records (when the last user of a pinned block happens to be that thread, which is up
+// to real time) is no op of the run: it stands for what its stream holds at that moment.
+void shadow_event(const Record& record);
 
 // A blocked record and its answer.
 struct Answer {

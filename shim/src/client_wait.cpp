@@ -40,6 +40,28 @@ struct Looked {
   std::uint64_t completion_ns;  // kYes: of what was asked. kNotYet: a lower bound (0 none)
 };
 
+struct ShadowEvent {
+  std::uint32_t event;
+  std::uint32_t generation;
+  std::uint16_t stream;
+  std::uint8_t device;
+  std::uint64_t sequence;
+};
+constexpr std::uint32_t kShadowEvents = 1024;  // oldest forgotten first; its event then counts as complete in the core
+ShadowEvent g_shadows[kShadowEvents];
+std::uint32_t g_next_shadow = 0;
+std::atomic<bool> g_any_shadow{false};
+constinit SpinLock g_shadow_lock;
+
+std::optional<ShadowEvent> find_shadow(std::uint32_t event, std::uint32_t generation) {
+  if (!g_any_shadow.load(std::memory_order_acquire)) return std::nullopt;
+  SpinGuard guard(g_shadow_lock);
+  for (const auto& shadow : g_shadows) {
+    if (shadow.event == event && shadow.generation == generation && generation != 0) return shadow;
+  }
+  return std::nullopt;
+}
+
 Looked look_event(std::uint32_t event, std::uint32_t generation) {
   const auto resolved = read_slot(g_state.block->events[event % wire::kEventSlots]);
   if (!resolved) return {Known::kAskCore, 0};
@@ -157,6 +179,13 @@ bool query(Look look, Record&& record) {
 
 }  // namespace
 
+void shadow_event(const Record& record) {
+  SpinGuard guard(g_shadow_lock);
+  g_shadows[g_next_shadow++ % kShadowEvents] = {record.event.event, record.event.generation, record.stream,
+                                                record.device, last_sequence(record.device, record.stream)};
+  g_any_shadow.store(true, std::memory_order_release);
+}
+
 void wait_stream(int device, std::uint16_t stream) {
   if (!is_actor()) return drain_values();
   wait_for([=] { return look_stream(device, stream); }, make(RecordType::kWait, WaitKind::kStream, device, stream));
@@ -164,6 +193,7 @@ void wait_stream(int device, std::uint16_t stream) {
 
 void wait_event(std::uint32_t event, std::uint32_t generation) {
   if (!is_actor() || generation == 0) return drain_values();
+  if (const auto shadow = find_shadow(event, generation)) return wait_stream(shadow->device, shadow->stream);
   Record record = make(RecordType::kWait, WaitKind::kEvent, 0, 0);
   record.wait.event = event;
   record.wait.generation = generation;
@@ -183,6 +213,13 @@ bool query_stream(int device, std::uint16_t stream) {
 
 bool query_event(std::uint32_t event, std::uint32_t generation) {
   if (!is_actor() || generation == 0) return true;
+  if (const auto shadow = find_shadow(event, generation)) {
+    const std::uint64_t now = t_thread.driving ? g_state.clock.load() : g_state.header->global_ns.load();
+    const auto resolved = read_slot(g_state.block->streams[shadow->stream % wire::kStreamSlots]);
+    const bool reached = resolved && resolved->key >> 48 == shadow->stream &&
+                         (resolved->key & kSequenceMask) >= shadow->sequence && resolved->completion_ns <= now;
+    return shadow->sequence == 0 || reached || query_stream(shadow->device, shadow->stream);
+  }
   Record record = make(RecordType::kQuery, WaitKind::kEvent, 0, 0);
   record.wait.event = event;
   record.wait.generation = generation;

@@ -24,7 +24,7 @@ constexpr std::uint64_t kLongestRealNs = 1'000'000'000;
 constexpr std::uint64_t kResyncNs = 100'000'000;
 constexpr std::uint64_t kSpinRealNs =
     200'000;  // sleeps of a child that follow each other this closely are a polling loop
-constexpr std::uint32_t kSpinSleeps = 20;
+constexpr std::uint32_t kSpinSleeps = 1'000;
 constexpr std::uint64_t kSpinPauseNs = 10'000'000;
 
 // Driving thread. While it looks after a child, real time must pass too, or its time-out is over before the child has
@@ -65,7 +65,12 @@ void sleep_detached(std::uint64_t duration_ns) {
     static constinit std::uint32_t close = 0;
     const std::uint64_t now = client::real_ns(CLOCK_MONOTONIC);
     close = now - last < kSpinRealNs ? close + 1 : 0;
-    if (close > kSpinSleeps) client::real_sleep_ns(std::min(duration_ns, kSpinPauseNs));
+    // Runnable until then: the core must not take a worker that is about to deliver for one that waits.
+    if (close > kSpinSleeps) {
+      client::real_sleep_ns(std::min(duration_ns, kSpinPauseNs));
+    } else {
+      raw_syscall(SYS_sched_yield);
+    }
     last = client::real_ns(CLOCK_MONOTONIC);
   } else {
     client::real_sleep_ns(std::min(duration_ns, kLongestRealNs));
