@@ -45,16 +45,7 @@ int Engine::run(const std::atomic<bool>& stop) {
   events_.write(
       EventStream::line("run", 0).set("world_size", header_.world_size).set("gpus_per_node", header_.gpus_per_node));
   while (!stop && !everyone_gone()) {
-    bool progress = take_requests();
-    read_clocks();  // before the drain: a record that is not yet there was issued at this H or later
-    progress = drain_all() || progress;
-    settle_all();
-    progress = process_events() || progress;
-    publish_streams();
-    publish_time();
-    advance_outputs(false);
-    upkeep();
-    if (progress) {
+    if (turn()) {
       quiet_since_ = last_activity_ = real_now_ns();
       doorbell_sleep_ns_ = 0;
       idle_looks_ = 0;
@@ -73,6 +64,19 @@ int Engine::run(const std::atomic<bool>& stop) {
   events_.write(EventStream::line("end", global_).set("verdict", verdict_).set("message", message_));
   events_.flush();
   return 0;
+}
+
+bool Engine::turn() {
+  bool progress = take_requests();
+  read_clocks();  // before the drain: a record that is not yet there was issued at this H or later
+  progress = drain_all() || progress;
+  settle_all();
+  progress = process_events() || progress;
+  publish_streams();
+  publish_time();
+  advance_outputs(false);
+  upkeep();
+  return progress;
 }
 
 void Engine::read_clocks() {
@@ -292,9 +296,12 @@ void Engine::fire_timers(Instant at) {
 }
 
 void Engine::advance_outputs(bool all) {
-  if (!all && log_.pending() < 4096 && breakdown_.pending() < breakdown_flush_at_ && emitted_ == closed_.size()) return;
+  // Each pass looks at all that is left over, so passes are made when that has doubled; steps are shown when they are known.
+  const bool sweep = all || breakdown_.pending() >= breakdown_flush_at_ || emitted_ != closed_.size();
+  if (!sweep && !log_.due()) return;
   const Instant f = all ? kNever : frontier();
   log_.advance(f, all);
+  if (!sweep) return;
   breakdown_.advance(f);
   breakdown_flush_at_ = std::max<std::size_t>(4096, breakdown_.pending() * 2);
   emit_steps();

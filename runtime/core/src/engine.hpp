@@ -41,6 +41,10 @@ class Engine final : public Replies {
   ~Engine() override;
   // Until all ranks have ended or `stop` is set. Writes the report; returns the exit code of the core.
   int run(const std::atomic<bool>& stop);
+  // One turn of the loop: takes in what is there, processes what can be. False when there was nothing to do.
+  bool turn();
+  // One message, as if it came from the socket.
+  void receive(Incoming& incoming);
 
   void reply(const RequestPtr& request, wire::Status status, Instant resume, Bytes body) override;
   void refuse(const RequestPtr& request, wire::Status status) override;
@@ -111,7 +115,6 @@ class Engine final : public Replies {
 
   // ---- requests.cpp
   bool take_requests();
-  void receive(Incoming& incoming);
   void execute(const RequestPtr& request);
   bool execute_at_once(const RequestPtr& request);
   void attach_child(const RequestPtr& request);

@@ -67,7 +67,7 @@ class OpLog {
   }
   // No op that starts before `frontier` can come any more: write those. Cheap when there is little to do.
   void advance(Instant frontier, bool all);
-  std::size_t pending() const { return waiting_.size(); }
+  bool due() const { return waiting_.size() >= flush_at_; }
   void finish();
   // End of the last op so far: unlike the engine's clock, the same in equal runs.
   Instant last_end() const { return last_end_; }
