@@ -7,12 +7,15 @@ import it themselves.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
 import random
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from phantora_runtime import control, processes, rank, script_imports, settings
 
@@ -32,14 +35,15 @@ def main() -> None:
     folder = Path(sys.argv[1])
     run = settings.read(folder)
     os.chdir(run.launch.directory)
-    # Libraries may read the command line when they are imported. What lies in the script's folder is not theirs to find.
+    # Libraries may read the command line when they are imported; the script's folder is not theirs to search.
     rank.set_arguments(run)
     sys.path.pop(0)
     left_out = [name for name in os.environ.get(LEFT_OUT_VARIABLE, "").split(",") if name]
     _import_torch(run)
-    for name in script_imports.find(run.launch.script, run.launch.module, run.launch.directory):
-        if name not in left_out:
-            _import_library(name, left_out, folder)
+    with _device_count_as_in_ranks(run.launch.gpus_per_node):
+        for name in script_imports.find(run.launch.script, run.launch.module, run.launch.directory):
+            if name not in left_out:
+                _import_library(name, left_out, folder)
     gc.collect()
     gc.freeze()
     control.send("imported", modules=len(sys.modules), left_out=left_out)
@@ -72,13 +76,36 @@ def _import_library(name: str, left_out: list[str], folder: Path) -> None:
         os.execv(sys.executable, command(sys.executable, folder))
 
 
+@contextlib.contextmanager
+def _device_count_as_in_ranks(count: int) -> Iterator[None]:
+    """Libraries may ask for the number of GPUs when imported; torch itself would then refuse CUDA in our forks."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    saved = torch._C._cuda_getDeviceCount, torch.cuda._device_count_nvml
+    torch._C._cuda_getDeviceCount, torch.cuda._device_count_nvml = lambda: count, lambda: -1
+    try:
+        yield
+    finally:
+        torch._C._cuda_getDeviceCount, torch.cuda._device_count_nvml = saved
+
+
 def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
 def _cuda_initialised() -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.cuda.is_initialized())
+    """Would torch refuse CUDA in a fork of this process? Tried in one that is thrown away."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return False
+    if torch.cuda.is_initialized():
+        return True
+    pid = os.fork()
+    if pid == 0:
+        os._exit(int(torch.cuda._is_in_bad_fork()))
+    return os.waitpid(pid, 0)[1] != 0
 
 
 def start_order(world_size: int, order: str) -> list[int]:
