@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -85,7 +86,7 @@ def test_command_works_without_torch(environment, tmp_path):
 
 def test_run_from_the_wheel(environment, tmp_path):
     """The interpreter with torch is the tests' own; everything of Phantora's comes from the wheel."""
-    pytest.importorskip("torch")
+    assert importlib.util.find_spec("torch"), "the tests need torch beside them (make torch)"
     (tmp_path / "train.py").write_text(TRAIN)
     line = ["run", "train.py", "--gpus", "2", "--clock", "modelled", "--steps", "all", "--json", "--name", "one"]
     out = call(str(environment / "bin" / "phantora"), *line, "--python", sys.executable, cwd=tmp_path)
