@@ -389,7 +389,7 @@ def test_time_outs_of_host_messages_are_virtual(tmp_path):
             return status, a.h
 
         def receiver():
-            time.sleep(0.05)
+            time.sleep(0.02)
             status, _ = b.request(HOST_RECV, text("c") + struct.pack("<QQ", 0, 400))
             first = (status, b.h)
             status, body = b.request(HOST_RECV, text("c") + struct.pack("<QQ", 0, FOREVER))

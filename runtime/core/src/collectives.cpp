@@ -47,12 +47,12 @@ void Engine::on_collective(Actor& actor, const wire::Record& record, Stream& str
   if (op.group != 0) {
     Unit*& open = actor.open_units[op.group];
     if (open == nullptr) {
-      open = new Unit;
+      open = new_unit();
       open->group = ++actor.groups;
     }
     unit = open;
   } else {
-    unit = new Unit;
+    unit = new_unit();
   }
   unit->actor = &actor;
   UnitOp part;
@@ -88,6 +88,13 @@ void Engine::on_collective(Actor& actor, const wire::Record& record, Stream& str
   }
   for (Stream* each : unit->streams) settle(*each);
   settle_all();
+}
+
+Unit* Engine::new_unit() {
+  auto unit = std::make_unique<Unit>();
+  Unit* made = unit.get();
+  units_.emplace(made, std::move(unit));
+  return made;
 }
 
 Instance* Engine::instance_for(Communicator& comm, std::uint32_t member, const wire::CollectiveOp& op) {
@@ -264,7 +271,7 @@ void Engine::release_ended() {
       const bool receives = part.op.kind == CollectiveKind::kRecv;
       part.instance->units[part.instance->pair ? (receives ? 1 : 0) : part.member] = nullptr;
     }
-    delete unit;
+    units_.erase(unit);
   }
   done_units_.clear();
   std::erase_if(ended_, [this](Instance* instance) {

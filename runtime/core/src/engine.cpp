@@ -108,7 +108,7 @@ void Engine::welcome(Actor& actor) {
   if (actor.child == 0) {
     std::uint32_t live = 0;
     for (const Actor* other : active_)
-      live += other->index < header_.world_size && other->state == Actor::State::kLive ? 1 : 0;
+      live += other->index < header_.world_size && other->state != Actor::State::kExpected ? 1 : 0;
     if (live == header_.world_size && !started_) {
       started_ = true;
       if (!ending_) header_.run_state.store(1, std::memory_order_release);
@@ -296,7 +296,8 @@ void Engine::fire_timers(Instant at) {
 }
 
 void Engine::advance_outputs(bool all) {
-  // Each pass looks at all that is left over, so passes are made when that has doubled; steps are shown when they are known.
+  // Each pass looks at all that is left over, so passes are made when that has doubled; steps are shown when they are
+  // known.
   const bool sweep = all || breakdown_.pending() >= breakdown_flush_at_ || emitted_ != closed_.size();
   if (!sweep && !log_.due()) return;
   const Instant f = all ? kNever : frontier();

@@ -94,6 +94,7 @@ class Engine final : public Replies {
   void on_sleep(Actor& actor, const wire::Record& record);
   bool known_completion(Actor& actor, const wire::Record& record, Instant* completion);
   void wait_for_stream(Wait* wait, Stream& stream);
+  Wait* new_wait();
   void part_done(Wait* wait, Instant completion);
   void finish_wait(Wait* wait);
   bool open_slot(Actor& actor, std::uint32_t slot, const wire::Record& record);
@@ -103,6 +104,7 @@ class Engine final : public Replies {
 
   // ---- collectives.cpp
   void on_collective(Actor& actor, const wire::Record& record, Stream& stream, Instant issue);
+  Unit* new_unit();
   Instance* instance_for(Communicator& comm, std::uint32_t member, const wire::CollectiveOp& op);
   void reach(Unit& unit, Stream& stream, Instant at);
   void arrive(Unit& unit);
@@ -188,6 +190,8 @@ class Engine final : public Replies {
   std::multiset<Instant> moving_since_;
   std::vector<Instance*> ended_;  // but a unit of theirs goes on
   std::vector<Unit*> done_units_;
+  std::unordered_map<const Unit*, std::unique_ptr<Unit>> units_;
+  std::unordered_map<const Wait*, std::unique_ptr<Wait>> waits_;
   std::map<std::uint32_t, std::uint32_t> children_of_rank_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> open_slots_;  // actor, wait slot: to be answered
   std::set<RequestPtr> open_requests_;
@@ -209,6 +213,7 @@ class Engine final : public Replies {
   bool started_ = false;
   std::uint64_t quiet_since_ = 0, next_look_ = 0, look_pause_ns_ = 0, doorbell_sleep_ns_ = 0, last_activity_ = 0;
   std::uint32_t idle_looks_ = 0;
+  std::uint32_t busy_pid_ = 0;       // a process that ran at the last look
   std::uint64_t outside_since_ = 0;  // nothing but ranks blocked outside, 0: not so
   std::uint64_t clock_sum_ = 0;
 

@@ -6,6 +6,19 @@ namespace phantora::core {
 
 using wire::Status;
 
+namespace {
+
+// `pattern` has a star for the sender's rank.
+bool fits(const std::string& pattern, const std::string& name) {
+  const auto star = pattern.find('*');
+  if (star == std::string::npos || name.size() < pattern.size()) return false;
+  const auto after = name.size() - (pattern.size() - star - 1);
+  return name.compare(0, star, pattern, 0, star) == 0 && name.compare(after, name.npos, pattern, star + 1) == 0 &&
+         name.find_first_not_of("0123456789", star) == after;
+}
+
+}  // namespace
+
 bool HostMessages::collective(const RequestPtr& request) {
   BodyReader body(request->body);
   const std::string group = body.text();
@@ -29,7 +42,7 @@ bool HostMessages::collective(const RequestPtr& request) {
   if (meeting.members.size() < size) {
     request->doing = "waits in host collective #" + std::to_string(sequence) + " of group '" + group + "'";
     replies_.on_timeout(request, timeout_ns, [this, request, key] {
-      replies_.add_note(request->doing + ": timed out");
+      replies_.add_note(who(*request) + " " + request->doing + ": timed out");
       replies_.reply(request, Status::kTimeout, resume_at(*request, 0), {});
     });
     return true;
@@ -57,6 +70,9 @@ bool HostMessages::send(const RequestPtr& request) {
   channel.messages.push_back({std::move(blob), request->h});
   replies_.reply(request, Status::kOk, request->h, {});
   match(channel);
+  for (const auto& [key, other] : channels_) {
+    if (key.second == tag && !other.receivers.empty() && fits(key.first, name)) match_any(key.first, tag);
+  }
   return true;
 }
 
@@ -66,15 +82,19 @@ bool HostMessages::receive(const RequestPtr& request) {
   const std::uint64_t tag = body.u64();
   const std::uint64_t timeout_ns = body.u64();
   if (!body.complete()) return false;
-  Channel& channel = channels_[{name, tag}];
   request->doing = "waits for a message on channel '" + name + "' with tag " + std::to_string(tag);
+  Channel& channel = channels_[{name, tag}];
   channel.receivers.push_back({request, timeout_ns >= kLatest ? kNever : request->h + timeout_ns});
   match(channel);
   if (request->answered) return true;
   replies_.on_timeout(request, timeout_ns, [this, request] {
-    replies_.add_note(request->doing + ": timed out");
+    replies_.add_note(who(*request) + " " + request->doing + ": timed out");
     replies_.reply(request, Status::kTimeout, resume_at(*request, 0), {});
   });
+  if (name.find('*') != std::string::npos) {
+    channel.receivers.back().decided = request->h;
+    match_any(name, tag);
+  }
   return true;
 }
 
@@ -94,6 +114,36 @@ void HostMessages::match(Channel& channel) {
                    BodyWriter().text(first.bytes).take());
     channel.messages.pop_front();
     at = channel.receivers.erase(at);
+  }
+}
+
+// The earliest message is taken, whichever arrives first in real time: until its time has come, an earlier one may
+// still be sent.
+void HostMessages::match_any(const std::string& name, std::uint64_t tag) {
+  std::list<Receiver>& receivers = channels_[{name, tag}].receivers;
+  receivers.remove_if([](const Receiver& receiver) { return receiver.request->answered; });
+  for (Receiver& receiver : receivers) {
+    Channel* first = nullptr;
+    for (auto& [key, channel] : channels_) {
+      if (key.second != tag || channel.messages.empty() || !fits(name, key.first)) continue;
+      if (first == nullptr || channel.messages.front().sent_at < first->messages.front().sent_at) first = &channel;
+    }
+    if (first == nullptr) return;
+    const RequestPtr request = receiver.request;
+    const Instant sent_at = first->messages.front().sent_at;
+    if (sent_at <= receiver.decided || !request->driving) {
+      replies_.reply(request, Status::kOk, resume_at(*request, sent_at),
+                     BodyWriter().text(first->messages.front().bytes).take());
+      first->messages.pop_front();
+    } else if (sent_at < receiver.looks_at) {
+      receiver.looks_at = sent_at;
+      replies_.on_timeout(request, sent_at - request->h, [this, request, sent_at, name, tag] {
+        for (Receiver& each : channels_[{name, tag}].receivers) {
+          if (each.request == request) each.decided = sent_at;
+        }
+        match_any(name, tag);
+      });
+    }
   }
 }
 

@@ -43,12 +43,16 @@ class HostMessages {
   struct Receiver {
     RequestPtr request;
     Instant deadline;
+    Instant decided = 0;        // of any sender: all messages up to here have been sent
+    Instant looks_at = kNever;  // and the next look
   };
+  // A channel whose name has a star for the sender's rank has receivers only: they take from all that fit.
   struct Channel {
     std::deque<Message> messages;
     std::list<Receiver> receivers;
   };
   void match(Channel& channel);
+  void match_any(const std::string& name, std::uint64_t tag);
 
   Replies& replies_;
   std::map<std::pair<std::string, std::uint64_t>, Meeting> meetings_;

@@ -50,7 +50,7 @@ void Engine::on_mark(Actor& actor, const wire::Record& record) {
 }
 
 void Engine::mark_step_end(Actor& actor, Instant h) {
-  auto* wait = new Wait;
+  Wait* wait = new_wait();
   wait->actor = &actor;
   wait->purpose = Wait::Purpose::kStepEnd;
   wait->issue = h;

@@ -91,6 +91,20 @@ bool ProcessWatch::usage(std::uint32_t pid, std::uint64_t* cpu_ns) const {
   return quiet;
 }
 
+bool ProcessWatch::runs_now(std::uint32_t pid) {
+  char folder[48];
+  std::snprintf(folder, sizeof folder, "/proc/%u/task", pid);
+  bool runs = false;
+  each_number(folder, [&](std::uint32_t thread) {
+    char path[80], text[512], state = 0;
+    unsigned parent = 0;
+    if (runs) return;
+    std::snprintf(path, sizeof path, "/proc/%u/task/%u/stat", pid, thread);
+    runs = read_file(path, text, sizeof text) && parse_stat(text, &state, &parent) && (state == 'R' || state == 'D');
+  });
+  return runs;
+}
+
 bool ProcessWatch::idle(std::uint32_t pid) {
   Usage& last = last_[pid];
   if (last.look == looks_) return last.idle;  // several actors of one process

@@ -15,6 +15,8 @@ class ProcessWatch {
   void look();
   // True when nothing of `pid` ran between the last two looks at it. The first look at a process is never idle.
   bool idle(std::uint32_t pid);
+  // Cheaper than a look: does one of its own threads run right now?
+  static bool runs_now(std::uint32_t pid);
   bool has_children(std::uint32_t pid) const { return children_.count(pid) != 0; }
 
  private:

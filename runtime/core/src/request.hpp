@@ -42,6 +42,11 @@ class Replies {
   virtual void add_note(const std::string& text) = 0;
 };
 
+// For notes and messages.
+inline std::string who(const Request& request) {
+  return request.actor == nullptr ? "a further process" : "rank " + std::to_string(request.order >> 16);
+}
+
 // When the answer to a request lets its caller go on, given what happened at `cause`.
 inline Instant resume_at(const Request& request, Instant cause) {
   // A helper thread's clock is the global time; only driving threads and detached processes join.

@@ -140,7 +140,7 @@ void Stores::wait(const std::string& name, Store& store, Waiter waiter, std::uin
   request->doing = "waits for key " + missing + " of store '" + name + "'";
   store.waiters.push_back(std::move(waiter));
   replies_.on_timeout(request, timeout_ns, [this, request] {
-    replies_.add_note(request->doing + ": timed out");
+    replies_.add_note(who(*request) + " " + request->doing + ": timed out");
     replies_.reply(request, Status::kTimeout, resume_at(*request, 0), {});
   });
 }

@@ -37,23 +37,27 @@ void Engine::look_when_stuck() {
     hinted = hinted && actor->block->outside.load(std::memory_order_relaxed) > 0;
   }
   if (!anyone) return;
-  const std::uint64_t patience = hinted ? 2 * kMillisecond : 15 * kMillisecond;
+  const std::uint64_t patience = hinted ? 2 * kMillisecond : 50 * kMillisecond;
   if (now - quiet_since_ < patience || now < next_look_) return;
 
-  processes_.look();
   // When all wait in the core, their helper threads may still set what they wait for: look at everybody.
   std::vector<Actor*> watched = holders;
   if (holders.empty()) {
     std::copy_if(active_.begin(), active_.end(), std::back_inserter(watched),
                  [](const Actor* actor) { return actor->state != Actor::State::kExited; });
   }
-  if (!holders_idle(watched)) {
+  const auto not_idle = [&] {
     idle_looks_ = 0;
     outside_since_ = 0;
     look_pause_ns_ = std::clamp<std::uint64_t>(look_pause_ns_ * 3 / 2, kLookPause, 20 * kMillisecond);
     next_look_ = now + look_pause_ns_;
-    return;
-  }
+  };
+  // Mostly it is one rank that works and works: it alone is looked at, not the whole process table.
+  const bool watches_busy =
+      std::any_of(watched.begin(), watched.end(), [this](const Actor* actor) { return actor->pid == busy_pid_; });
+  if (watches_busy && ProcessWatch::runs_now(busy_pid_)) return not_idle();
+  processes_.look();
+  if (!holders_idle(watched)) return not_idle();
   look_pause_ns_ = 0;
   next_look_ = now + kLookPause;
   const std::uint64_t looks = config_.get_u64("core.park_looks", 3);
@@ -63,7 +67,12 @@ void Engine::look_when_stuck() {
 
 bool Engine::holders_idle(const std::vector<Actor*>& holders) {
   bool idle = true;
-  for (Actor* actor : holders) idle = processes_.idle(actor->pid) && idle;
+  busy_pid_ = 0;
+  for (const Actor* actor : holders) {
+    if (processes_.idle(actor->pid)) continue;
+    idle = false;
+    if (busy_pid_ == 0) busy_pid_ = actor->pid;
+  }
   return idle;
 }
 
@@ -84,6 +93,8 @@ void Engine::force(const std::vector<Actor*>& holders) {
     const Instant helper = actor->block->next_timer_ns.load(std::memory_order_seq_cst);
     if (helper > global_) timer = earlier(timer, helper);
   }
+  // A helper thread may be what a blocked driving thread waits for.
+  if (next != kNever) deadline = earlier(deadline, timer);
   if (next == kNever && deadline == kNever) {
     if (holders.empty()) return hang();
     // Only ranks blocked outside. A helper thread's timer may free them; a child of theirs may sleep in real time.

@@ -48,6 +48,13 @@ bool Engine::open_slot(Actor& actor, std::uint32_t slot, const wire::Record& rec
   return false;
 }
 
+Wait* Engine::new_wait() {
+  auto wait = std::make_unique<Wait>();
+  Wait* made = wait.get();
+  waits_.emplace(made, std::move(wait));
+  return made;
+}
+
 void Engine::on_wait(Actor& actor, const wire::Record& record) {
   const auto& op = record.wait;
   const bool peek = op.peek != 0;
@@ -61,7 +68,7 @@ void Engine::on_wait(Actor& actor, const wire::Record& record) {
     return;
   }
 
-  auto* wait = new Wait;
+  Wait* wait = new_wait();
   wait->actor = &actor;
   wait->slot = op.slot;
   wait->peek = peek;
@@ -109,7 +116,7 @@ void Engine::part_done(Wait* wait, Instant completion) {
 }
 
 void Engine::finish_wait(Wait* wait) {
-  const std::unique_ptr<Wait> owned(wait);
+  const auto owned = waits_.extract(wait);  // gone at the end of this function
   if (wait->purpose == Wait::Purpose::kStepEnd) {
     const Instant end = later(wait->issue, wait->completion);
     ends_[wait->id] = end;
@@ -202,7 +209,7 @@ void Engine::on_elapsed(Actor& actor, const wire::Record& record) {
   const bool peek = op.peek != 0;
   const Instant issue = peek ? 0 : issue_time(actor, record);
   if (!open_slot(actor, op.slot, record)) return;
-  auto* wait = new Wait;
+  Wait* wait = new_wait();
   wait->purpose = Wait::Purpose::kElapsed;
   wait->actor = &actor;
   wait->slot = op.slot;
