@@ -21,8 +21,8 @@ $(BIN)/python:
 install: $(BIN)/python  ## the package with its native parts, into .venv
 	$(BIN)/python -m pip install --quiet .
 
-torch: $(BIN)/python  ## torch without NVIDIA's libraries (1.2 GB instead of 5.5), into .venv
-	$(BIN)/python phantora/sandbox/context/install_torch.py --torch $(TORCH)
+torch: $(BIN)/python  ## torch without NVIDIA's libraries (1.2 GB instead of 5.5) and what the examples need, into .venv
+	$(BIN)/python phantora/sandbox/context/install_torch.py --torch $(TORCH) --requirements examples/requirements.txt
 
 demo: install  ## simulate examples/llama_fsdp.py on 8 GPUs: in a container, or in place where there is no Docker
 	PATH="$(abspath $(BIN)):$$PATH" TORCH=$(TORCH) sh tools/demo.sh

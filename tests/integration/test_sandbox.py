@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+# One image for all tests here; it also shows that packages which depend on torch bring no NVIDIA libraries.
+REQUIREMENTS = Path(__file__).resolve().parents[2] / "examples" / "requirements.txt"
 
 # Two ranks of DDP; rank 0 also says what it finds around it.
 TRAIN = """
@@ -65,8 +70,9 @@ def script(tmp_path_factory) -> Path:
     return path
 
 
-def sandbox(command, environment, script, *options, cwd):
-    line = [*command, "sandbox", str(script), "--gpus", "2", "--clock", "modelled", "--steps", "all", *options]
+def sandbox(command, environment, target, *options, cwd, gpus=2):
+    line = [*command, "sandbox", *target, "--gpus", str(gpus), "--clock", "modelled", "--steps", "all"]
+    line += ["--requirements", str(REQUIREMENTS), *options]
     result = subprocess.run(line, env=environment, cwd=cwd, capture_output=True, text=True, timeout=1700)
     return result, f"{' '.join(line)}\nexit {result.returncode}\n{result.stdout[-4000:]}\n{result.stderr[-8000:]}"
 
@@ -76,7 +82,7 @@ def first_run(phantora_command, sandbox_environment, script, tmp_path_factory):
     cwd = tmp_path_factory.mktemp("runs")
     environment = {**sandbox_environment, "SECRET_OF_THE_CALLER": "secret"}
     options = ("--name", "first", "--env", "GIVEN=yes", "--", "--flag", "{tp}")
-    result, what = sandbox(phantora_command, environment, script, *options, cwd=cwd)
+    result, what = sandbox(phantora_command, environment, [str(script)], *options, cwd=cwd)
     assert result.returncode == 0, what
     return result, cwd / "runs" / "first"
 
@@ -113,6 +119,20 @@ def test_the_script_is_confined(first_run):
     assert int(facts["personality"], 16) & 0x0040000, "address randomisation is on"
 
 
+def test_image_has_no_nvidia_libraries(first_run, docker_engine):
+    _, run = first_run
+    image = json.loads((run / "run.json").read_text())["sandbox"]["image"]
+    code = (
+        "import importlib.metadata as m, pathlib, sysconfig\n"
+        "site = pathlib.Path(sysconfig.get_path('purelib'))\n"
+        "print(m.version('nvidia-cudnn-cu13'), m.version('torchtitan'), (site / 'nvidia').exists(), (site / 'triton').exists())"
+    )
+    python = "/opt/phantora/venv/bin/python"
+    out = docker_engine.containers.run(image, [python, "-c", code], remove=True, network_mode="none").decode().split()
+    assert out[1:] == ["0.2.0", "False", "False"]
+    assert out[0].startswith("9.")
+
+
 def test_nothing_is_left_behind(first_run, docker_engine):
     assert docker_engine.containers.list(all=True, filters={"label": "org.phantora.run"}) == []
 
@@ -130,14 +150,47 @@ def test_same_digest_as_in_place(first_run, phantora_command, script, tmp_path):
 def test_exit_code_of_a_failing_script_passes_through(phantora_command, sandbox_environment, tmp_path):
     tmp_path.chmod(0o755)
     (tmp_path / "fails.py").write_text("raise SystemExit('the script says no')\n")
-    result, what = sandbox(phantora_command, sandbox_environment, tmp_path / "fails.py", cwd=tmp_path)
+    result, what = sandbox(phantora_command, sandbox_environment, [str(tmp_path / "fails.py")], cwd=tmp_path)
     assert result.returncode == 1, what
     assert "the script says no" in result.stderr, what
 
 
+def test_torchtitan_llama3_8b(phantora_command, sandbox_environment, repository, tmp_path):
+    """Unmodified TorchTitan from the image, its configuration and text from a mount; same digest as in place."""
+    tmp_path.chmod(0o755)
+    subprocess.run(
+        [sys.executable, str(repository / "examples/titan/make_assets.py"), str(tmp_path / "assets")], check=True
+    )
+    configuration = (repository / "examples/titan/llama3_8b.toml").read_text()
+    (tmp_path / "llama3_8b.toml").write_text(configuration.replace("examples/titan/assets", "assets"))
+    for path in tmp_path.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    arguments = ("--", "--job.config_file", "llama3_8b.toml", "--job.dump_folder", "/tmp/outputs")
+    target = ["-m", "torchtitan.train"]
+    options = ("--env", "HF_HOME=/tmp/hf", "--name", "titan", *arguments)
+    result, what = sandbox(phantora_command, sandbox_environment, target, *options, cwd=tmp_path, gpus=8)
+    assert result.returncode == 0, what
+    report = json.loads((tmp_path / "runs" / "titan" / "report.json").read_text())
+    assert report["verdict"] == "ok"
+    assert len(report["steps"]) == 5
+    assert report["late_ops"] == 0
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", (tmp_path / "runs" / "titan" / "ranks" / "00000.log").read_text())
+    printed = [int(value.replace(",", "")) for value in re.findall(r"tps: ([\d,]+)", plain)]
+    assert len(printed) == 5, plain
+    for index in range(1, 5):  # the first line also counts what comes before training
+        assert 8192 / printed[index] == pytest.approx(report["steps"][index]["duration_ns"] / 1e9, rel=0.01)
+
+    line = [*phantora_command, "run", *target, "--gpus", "8", "--clock", "modelled", "--steps", "all"]
+    line += ["--env", "HF_HOME=/tmp/hf", "--name", "inside", *arguments]
+    beside = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=1700)
+    assert beside.returncode == 0, f"{' '.join(line)}\n{beside.stderr[-8000:]}"
+    in_place = json.loads((tmp_path / "runs" / "inside" / "report.json").read_text())
+    assert in_place["digest"] == report["digest"]
+
+
 def test_no_engine_is_exit_3_and_names_the_way_without(phantora_command, script, tmp_path):
     environment = {**os.environ, "DOCKER_HOST": "tcp://127.0.0.1:9"}
-    result, what = sandbox(phantora_command, environment, script, cwd=tmp_path)
+    result, what = sandbox(phantora_command, environment, [str(script)], cwd=tmp_path)
     assert result.returncode == 3, what
     assert "phantora run" in result.stderr, what
     assert "Traceback" not in result.stderr, what
