@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import subprocess
 import time
@@ -13,6 +14,8 @@ from phantora_runtime import processes, settings, stacks
 
 _READY_WAIT_S = 30.0
 _STACK_WAIT_MS = 300
+# For tests alone: further lines of core.conf, `key=value` separated by commas.
+EXTRA_VARIABLE = "PHANTORA_TEST_CORE"
 
 
 class CoreFault(Exception):
@@ -29,6 +32,9 @@ def config_text(run: settings.Run, oplog_fd: int) -> str:
     lines["oplog_fd"] = oplog_fd
     lines["core.stack_signal"] = int(stacks.STACK_SIGNAL)
     lines["core.stack_wait_ms"] = _STACK_WAIT_MS
+    for extra in filter(None, os.environ.get(EXTRA_VARIABLE, "").split(",")):
+        key, _, value = extra.partition("=")
+        lines[key.strip()] = value.strip()
     return "".join(f"{key} = {_format(value)}\n" for key, value in lines.items())
 
 

@@ -161,7 +161,8 @@ void op_begin(const char* name, std::uint64_t input_bytes) {
   thread.reads = 0;
   Scope& scope = thread.scopes[thread.depth - 1];
   scope = Scope{wire::name_hash(name), input_bytes, g_state.head, 0, 0};
-  if (thread.driving) intern(name);
+  // Before the thread's first kernel too, which may be this op's: what a kernel costs depends on its op's name.
+  if (is_actor()) intern(name);
 }
 
 void op_end(std::uint64_t output_bytes) {
@@ -188,6 +189,12 @@ void op_end(std::uint64_t output_bytes) {
   }
 }
 
+namespace {
+
+bool is_peek(const Record& record) { return record.type != wire::RecordType::kSleep && record.wait.peek != 0; }
+
+}  // namespace
+
 Answer ask(Record& record) {
   auto& state = g_state;
   t_thread.reads = 0;
@@ -203,10 +210,19 @@ Answer ask(Record& record) {
   auto& wait = state.block->wait[slot];
   wait.state.store(1);
   record.wait.slot = slot;  // the first field of WaitOp and of SleepOp
+  bool asked = true;
   {
     SpinGuard guard(state.lock);
-    append_locked(CallKind::kFree, record);
-    publish_locked();
+    asked = state.head == state.published_head || !is_peek(record);
+    if (asked) {
+      append_locked(CallKind::kFree, record);
+      publish_locked();
+    }
+  }
+  if (!asked) {
+    wait.state.store(0);
+    state.slot_bits.fetch_and(~(1U << slot));
+    return {wire::Status::kOk, 0, 0, false};
   }
   ring_doorbell();
   while (wait.state.load(std::memory_order_acquire) != 2) {

@@ -161,7 +161,8 @@ wire::Status send_request(wire::MessageType type, std::span<const std::byte> bod
     if (!connect_thread()) continue;
     // Only what waits publishes: which rank has to tell a name first differs from run to run, and op scopes must not be
     // cut by it.
-    if (ordered) flush_records();
+    // A helper thread's request has no place in the order of records either.
+    if (ordered && t_thread.driving) flush_records();
     auto message = make_header(type);
     if (!ordered) message.driving = 0;
     answered = exchange(t_thread.connection - 1, message, body, answer, reply);

@@ -137,11 +137,13 @@ void leave_blocking();  // ... and comes back: H is at least floor_ns
 // to real time) is no op of the run: it stands for what its stream holds at that moment.
 void shadow_event(const Record& record);
 
-// A blocked record and its answer.
+// A blocked record and its answer. A helper thread's peek is not asked while an op scope holds records back (it must
+// not cut the scope): `asked` is false then, and nothing is known.
 struct Answer {
   wire::Status status;
   std::uint64_t resume_ns;
   std::uint64_t value;
+  bool asked = true;
 };
 Answer ask(Record& record);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client_state.hpp"
+#include "libc/jitter.hpp"
 
 namespace phantora::client {
 namespace {
@@ -119,6 +120,7 @@ template <typename Look>
 void poll_until_complete(Look look, Record& record) {
   std::uint64_t gap_ns = kFirstLookNs;
   while (true) {
+    libc::helper_jitter();
     const Looked looked = look();
     const std::uint64_t global = g_state.header->global_ns.load(std::memory_order_acquire);
     if (looked.known == Known::kYes && looked.completion_ns <= global) return;
@@ -153,6 +155,7 @@ void wait_for(Look look, Record&& record) {
 
 template <typename Look>
 bool query(Look look, Record&& record) {
+  libc::helper_jitter();
   const Looked looked = look();
   if (!t_thread.driving) {
     if (looked.known == Known::kYes) {
@@ -228,7 +231,7 @@ bool query_event(std::uint32_t event, std::uint32_t generation) {
 
 std::uint64_t completion_ns(std::uint32_t event, std::uint32_t generation) {
   if (!is_actor() || generation == 0) return 0;
-  flush_records();
+  if (t_thread.driving) flush_records();
   Looked looked = look_event(event, generation);
   if (looked.known == Known::kYes) return looked.completion_ns;
   Record record = make(RecordType::kWait, WaitKind::kEvent, 0, 0);
@@ -249,7 +252,7 @@ std::uint64_t completion_ns(std::uint32_t event, std::uint32_t generation) {
 std::int64_t elapsed_ns(std::uint32_t start, std::uint32_t start_generation, std::uint32_t end,
                         std::uint32_t end_generation) {
   if (!is_actor() || start_generation == 0 || end_generation == 0) return 0;
-  flush_records();
+  if (t_thread.driving) flush_records();
   const Looked first = look_event(start, start_generation);
   const Looked second = look_event(end, end_generation);
   if (first.known == Known::kYes && second.known == Known::kYes) {
@@ -260,7 +263,11 @@ std::int64_t elapsed_ns(std::uint32_t start, std::uint32_t start_generation, std
   record.wait.generation = start_generation;
   record.wait.event_end = end;
   record.wait.generation_end = end_generation;
-  const Answer answer = ask(record);
+  Answer answer = ask(record);
+  while (!answer.asked) {
+    real_sleep_ns(kFirstLookNs);
+    answer = ask(record);
+  }
   if (t_thread.driving) move_clock_to(answer.resume_ns);
   return static_cast<std::int64_t>(answer.value);
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "client_state.hpp"
+#include "libc/jitter.hpp"
 #include "libc/real.hpp"
 #include "libc/timer.hpp"
 
@@ -28,6 +29,7 @@ int wait_for_gil(pthread_cond_t* condition, pthread_mutex_t* mutex, const timesp
 
 int wait_timed(pthread_cond_t* condition, pthread_mutex_t* mutex, std::uint64_t deadline_ns) {
   if (client::current_mode() == client::Mode::kDetached) {
+    libc::helper_jitter();
     const std::uint64_t now = client::now_ns();
     const timespec real = libc::real_in(deadline_ns > now ? std::min(deadline_ns - now, libc::kForever / 4) : 0);
     const int error = libc::real::pthread_cond_clockwait(condition, mutex, CLOCK_MONOTONIC, &real);

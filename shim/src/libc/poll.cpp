@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client_state.hpp"
+#include "libc/jitter.hpp"
 #include "libc/real.hpp"
 #include "libc/sleep.hpp"
 #include "libc/timer.hpp"
@@ -99,6 +100,7 @@ int poll_virtual(pollfd* fds, nfds_t count, std::uint64_t timeout_ns, const sigs
     return attempt();
   }
   if (client::current_mode() == client::Mode::kDetached) {
+    libc::helper_jitter();
     const timespec real = libc::to_timespec(timeout_ns);
     const std::uint64_t deadline = add(client::now_ns(), timeout_ns);
     const int ready = libc::real::ppoll(fds, count, &real, mask);
@@ -153,6 +155,7 @@ int select_virtual(int count, fd_set* read, fd_set* write, fd_set* except, std::
     return attempt();
   }
   if (client::current_mode() == client::Mode::kDetached) {
+    libc::helper_jitter();
     const timespec real = libc::to_timespec(timeout_ns);
     const std::uint64_t deadline = add(client::now_ns(), timeout_ns);
     const int ready = call(&real);
@@ -171,6 +174,7 @@ int epoll_virtual(int epoll, epoll_event* events, int room, std::uint64_t timeou
     return libc::real::epoll_pwait(epoll, events, room, -1, mask);
   }
   if (client::current_mode() == client::Mode::kDetached) {
+    libc::helper_jitter();
     const std::uint64_t deadline = add(client::now_ns(), timeout_ns);
     const auto milliseconds = static_cast<int>(std::min<std::uint64_t>((timeout_ns + 999'999) / 1'000'000, INT_MAX));
     const int ready = libc::real::epoll_pwait(epoll, events, room, milliseconds, mask);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "client_state.hpp"
+#include "libc/jitter.hpp"
 #include "libc/real.hpp"
 #include "libc/timer.hpp"
 
@@ -32,6 +33,7 @@ int wait_timed(sem_t* semaphore, const timespec& absolute) {
   if (libc::real::sem_trywait(semaphore) == 0) return 0;
   const std::uint64_t until = libc::virtual_deadline(absolute);
   if (client::current_mode() == client::Mode::kDetached) {
+    libc::helper_jitter();
     const std::uint64_t now = client::now_ns();
     const timespec real = libc::real_in(until > now ? std::min(until - now, libc::kForever / 4) : 0);
     const int result = libc::real::sem_clockwait(semaphore, CLOCK_MONOTONIC, &real);
@@ -65,7 +67,10 @@ int wait_timed(sem_t* semaphore, const timespec& absolute) {
 extern "C" {
 
 int sem_wait(sem_t* semaphore) {
-  if (!client::is_actor()) return libc::real::sem_wait(semaphore);
+  if (!client::is_actor()) {
+    libc::helper_jitter();
+    return libc::real::sem_wait(semaphore);
+  }
   if (libc::real::sem_trywait(semaphore) == 0) return 0;
   libc::Outside outside;
   return libc::real::sem_wait(semaphore);

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "client_state.hpp"
+#include "libc/jitter.hpp"
 #include "libc/real.hpp"
 #include "libc/timer.hpp"
 #include "raw_syscall.hpp"
@@ -59,6 +60,7 @@ void sleep_helper(std::uint64_t duration_ns) {
 // Detached child: its own clock moves, at no real time, unless it only polls for something (then others must get to
 // run).
 void sleep_detached(std::uint64_t duration_ns) {
+  helper_jitter();
   if (real_tid_is_main()) {
     client::advance(duration_ns);
     static constinit std::uint64_t last = 0;

@@ -7,6 +7,7 @@
 #include <climits>
 
 #include "client_state.hpp"
+#include "libc/jitter.hpp"
 #include "libc/real.hpp"
 #include "raw_syscall.hpp"
 
@@ -76,6 +77,7 @@ void* run_timer(void*) {
   auto& block = *g_state.block;
   while (true) {
     const std::uint32_t before = block.timer_futex.load();
+    helper_jitter();
     const bool again = wake_due();
     client::futex_wait(block.timer_futex, before, again ? kWakeAgainNs : kLookAgainNs, true);
     client::check_ending();
@@ -101,6 +103,7 @@ void start_timer_thread() {
 }
 
 TimedWait::TimedWait(Waiter& waiter) : waiter_(waiter) {
+  helper_jitter();
   waiter.driving = client::is_driver();
   start_timer_thread();
   if (waiter.driving) client::enter_blocking();
@@ -128,6 +131,7 @@ TimedWait::~TimedWait() {
   } else {
     t_thread.seen =
         std::max(g_state.header->global_ns.load(std::memory_order_relaxed), timed_out_ ? waiter_.deadline_ns : 0);
+    helper_jitter();
   }
   errno = error;
 }
@@ -135,6 +139,7 @@ TimedWait::~TimedWait() {
 bool TimedWait::due() const { return is_due(waiter_); }
 
 Outside::Outside() {
+  helper_jitter();
   if (client::is_driver()) client::enter_blocking();
 }
 
@@ -143,6 +148,7 @@ Outside::~Outside() {
     client::leave_blocking();
   } else if (client::is_actor()) {
     t_thread.seen = g_state.header->global_ns.load(std::memory_order_relaxed);
+    helper_jitter();
   }
 }
 
