@@ -43,7 +43,7 @@ shim: native  ## the same: named by the build id check of the launcher
 
 check-abi: $(BIN)/python  ## prototypes and struct sizes against CUDA's own headers (fetches the header wheels)
 	$(BIN)/python -m pip install --quiet --no-deps --target build/cuda 'nvidia-cuda-runtime==13.*' 'nvidia-cuda-crt==13.*' \
-	    nvidia-cudnn-cu13 nvidia-nccl-cu13
+	    'nvidia-cuda-cupti==13.*' nvidia-cudnn-cu13 nvidia-nccl-cu13
 	$(PYTHON) shim/tools/check_abi.py --cuda build/cuda/nvidia
 
 lint: $(BIN)/python  ## ruff, mypy, import contracts, clang-format
@@ -59,15 +59,17 @@ format: $(BIN)/python  ## rewrite in the house format
 	$(BIN)/ruff format .
 	git ls-files '*.cpp' '*.hpp' '*.h' | xargs -r $(BIN)/clang-format -i
 
-sanitize: $(CMAKE)  ## the core's own tests under ASan+UBSan, then under TSan
+sanitize: $(CMAKE) $(BIN)/python  ## the core's own tests under ASan+UBSan, then under TSan
+	$(BIN)/python -m pip install --quiet --group test
 	for kind in address,undefined thread; do \
-	  $(CMAKE) -S runtime/core -B build/sanitize-$${kind%%,*} -DPHANTORA_TESTS=ON -DPHANTORA_SANITIZE=$$kind -DCMAKE_BUILD_TYPE=RelWithDebInfo && \
+	  $(CMAKE) -S runtime/core -B build/sanitize-$${kind%%,*} -DPHANTORA_TESTS=ON -DPHANTORA_SANITIZE=$$kind \
+	    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DPython3_EXECUTABLE=$(abspath $(BIN)/python) && \
 	  $(CMAKE) --build build/sanitize-$${kind%%,*} -j$(JOBS) && \
 	  $(CTEST) --test-dir build/sanitize-$${kind%%,*} --output-on-failure || exit 1; \
 	done
 
 FUZZ_SECONDS ?= 600
-fuzz: $(CMAKE)  ## the ring reader on hostile input (clang and libFuzzer; FUZZ_SECONDS)
+fuzz: $(CMAKE)  ## the ring reader on hostile input (needs clang; FUZZ_SECONDS, 600 by default)
 	$(CMAKE) -S runtime/core -B build/fuzz -DPHANTORA_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang
 	$(CMAKE) --build build/fuzz -j$(JOBS) --target phantora-fuzz-ring
 	find build/fuzz -name phantora-fuzz-ring -type f -exec {} -max_total_time=$(FUZZ_SECONDS) \;
