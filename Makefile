@@ -46,7 +46,7 @@ check-abi: $(BIN)/python  ## prototypes and struct sizes against CUDA's own head
 	    'nvidia-cuda-cupti==13.*' nvidia-cudnn-cu13 nvidia-nccl-cu13
 	$(PYTHON) shim/tools/check_abi.py --cuda build/cuda/nvidia
 
-lint: $(BIN)/python  ## ruff, mypy, import contracts, clang-format
+lint: install  ## ruff, mypy, import contracts, clang-format
 	$(BIN)/python -m pip install --quiet --group lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
