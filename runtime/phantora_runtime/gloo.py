@@ -6,10 +6,12 @@ once; receives are done when the script waits for them.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -19,13 +21,38 @@ _DEFAULT_TIMEOUT = timedelta(minutes=30)
 # Loopback or one switch away: what gloo itself needs for a small collective. assumed
 _LATENCY_NS = 50_000
 _BYTES_PER_S = 3_000_000_000  # assumed: one TCP connection of gloo
+_OPERATIONS = (
+    *("allreduce", "reduce", "broadcast", "allgather", "all_gather_single", "_allgather_base", "gather", "scatter"),
+    *("reduce_scatter", "reduce_scatter_single", "_reduce_scatter_base", "all_to_all_single", "alltoall_base"),
+    *("alltoall", "barrier", "send"),  # what is coalesced is made of these
+)
 _kept_alive: list[Any] = []
-_asked = [False]
+_asked: list[Any] = [None]  # the Work whose future was asked for last
 
 
 def cost_ns(byte_count: int) -> int:
     """Returns the virtual duration of a collective that moves this many bytes per member."""
     return _LATENCY_NS + byte_count * 10**9 // _BYTES_PER_S
+
+
+@contextlib.contextmanager
+def _free_of_charge() -> Iterator[None]:
+    """Gloo itself runs no operators of torch: those that stand for it here cost the rank nothing."""
+    autograd = sys.modules["torch"].autograd
+    autograd._enable_record_function(False)
+    try:
+        yield
+    finally:
+        autograd._enable_record_function(True)
+
+
+def _free(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call_free(*arguments: Any, **named: Any) -> Any:
+        with _free_of_charge():
+            return method(*arguments, **named)
+
+    return call_free
 
 
 def install() -> None:
@@ -35,24 +62,29 @@ def install() -> None:
     for module in (torch._C._distributed_c10d, torch.distributed.distributed_c10d, torch.distributed):
         if hasattr(module, "ProcessGroupGloo"):
             module.ProcessGroupGloo = backend
-    _patch_is_completed(torch._C._distributed_c10d.Work)
+    _patch_work(torch._C._distributed_c10d.Work)
 
 
-def _patch_is_completed(work_class: Any) -> None:
-    """The C++ holder of a Python Work does not forward is_completed(); its future tells whose it is."""
-    original = work_class.is_completed
+def _patch_work(work_class: Any) -> None:
+    """The C++ holder of a Python Work does not forward these two; its future tells whose it is."""
+    is_completed, source_rank = work_class.is_completed, work_class._source_rank
 
-    def is_completed(self: Any) -> bool:
-        if original(self):
-            return True
-        _asked[0] = False
+    def own_half(work: Any) -> Any:
+        _asked[0] = None
         try:
-            future = self.get_future()
+            work.get_future()
         except RuntimeError:
-            return False
-        return bool(_asked[0] and future.done())
+            return None
+        return _asked[0]
 
-    work_class.is_completed = is_completed
+    def patched_is_completed(self: Any) -> bool:
+        return bool(is_completed(self)) or own_half(self) is not None
+
+    def patched_source_rank(self: Any) -> int:
+        own = own_half(self)
+        return int(source_rank(self) if own is None else own.source_rank())
+
+    work_class.is_completed, work_class._source_rank = patched_is_completed, patched_source_rank
 
 
 def _make_work_class() -> Any:
@@ -73,7 +105,8 @@ def _make_work_class() -> Any:
         def _finish(self) -> None:
             if self._pending is not None:
                 pending, self._pending = self._pending, None
-                self._source = pending()
+                with _free_of_charge():
+                    self._source = pending()
                 self._future.set_result(self._result)
 
         def wait(self, timeout: timedelta = timedelta(0)) -> bool:
@@ -88,7 +121,7 @@ def _make_work_class() -> Any:
             return True
 
         def get_future(self) -> Any:
-            _asked[0] = True
+            _asked[0] = self
             self._finish()
             return self._future
 
@@ -429,6 +462,8 @@ def _make_class() -> Any:
         def create_default_device(lazy_init: bool | None = None) -> None:
             return None
 
+    for name in _OPERATIONS:
+        setattr(ProcessGroupGloo, name, _free(getattr(ProcessGroupGloo, name)))
     ProcessGroupGloo.__module__ = "torch.distributed.distributed_c10d"
     ProcessGroupGloo.__qualname__ = "ProcessGroupGloo"
     return ProcessGroupGloo

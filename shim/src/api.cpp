@@ -58,9 +58,12 @@ void phantora_report_torch_memory(uint64_t reserved_peak, uint64_t allocated_pea
 }
 
 uint32_t phantora_request(uint16_t type, const void* body, size_t body_bytes, void** reply, size_t* reply_bytes) {
+  const auto message = static_cast<wire::MessageType>(type);
+  // A loop that polls a store without sleeping must see time pass.
+  if (message >= wire::MessageType::kStoreSet && message <= wire::MessageType::kStoreList)
+    client::charge(wire::CallKind::kStore);
   std::vector<std::byte> answer;
-  const auto status = client::request(static_cast<wire::MessageType>(type),
-                                      std::span(static_cast<const std::byte*>(body), body_bytes), answer);
+  const auto status = client::request(message, std::span(static_cast<const std::byte*>(body), body_bytes), answer);
   if (reply != nullptr) {
     *reply = std::malloc(answer.size() + 1);
     if (*reply != nullptr) std::memcpy(*reply, answer.data(), answer.size());
