@@ -22,6 +22,8 @@ from phantora_runtime import control, processes, rank, script_imports, settings
 LEFT_OUT_VARIABLE = "PHANTORA_LEFT_OUT"
 START_ORDER_VARIABLE = "PHANTORA_START_ORDER"
 _COMMAND = "from phantora_runtime.zygote import main; main()"
+# Torch imports these at the first optimizer or sharded module: 45 MB and seconds of CPU in every rank if left to them.
+_LAZY_IN_TORCH = ("torch._dynamo",)
 
 
 def command(python: str, run_directory: Path) -> list[str]:
@@ -41,7 +43,8 @@ def main() -> None:
     left_out = [name for name in os.environ.get(LEFT_OUT_VARIABLE, "").split(",") if name]
     _import_torch(run)
     with _device_count_as_in_ranks(run.launch.gpus_per_node):
-        for name in script_imports.find(run.launch.script, run.launch.module, run.launch.directory):
+        wanted = script_imports.find(run.launch.script, run.launch.module, run.launch.directory)
+        for name in [*wanted, *(_LAZY_IN_TORCH if "torch" in sys.modules else ())]:
             if name not in left_out:
                 _import_library(name, left_out, folder)
     gc.collect()
