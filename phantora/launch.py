@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ from phantora import profile_store, resolve, run_directory
 from phantora.errors import PhantoraError
 from phantora.native import native_folder
 from phantora.options import RunOptions
+from phantora_runtime import processes
+from phantora_runtime.exit_codes import ExitCode
+
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_WITH_REPORT = (ExitCode.DONE, ExitCode.SCRIPT_FAILED, ExitCode.VERDICT)
 
 
 def prepare(options: RunOptions) -> tuple[Path, dict[str, Any]]:
@@ -31,7 +37,12 @@ def prepare(options: RunOptions) -> tuple[Path, dict[str, Any]]:
 
 def write_run_json(folder: Path, content: dict[str, Any]) -> None:
     """Writes run.json."""
-    (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    try:
+        (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PhantoraError(
+            f"to write {folder / 'run.json'}", str(error.strerror), "Make room, or choose another place with --out."
+        ) from None
 
 
 def runtime_parent() -> Path:
@@ -56,28 +67,49 @@ def run(options: RunOptions) -> int:
     environment["PYTHONPATH"] = str(runtime_parent())
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     python = content["launch"]["python"]
+    processes.become_subreaper()
     try:
-        process = subprocess.Popen([python, "-m", "phantora_runtime", str(folder)], env=environment)
+        code = run_to_end([python, "-m", "phantora_runtime", str(folder)], environment)
     except OSError as error:
         raise PhantoraError(
             f"to start {python}", str(error.strerror), "Give another interpreter with --python."
         ) from None
-    return wait(process)
+    if code < 0:
+        processes.kill_descendants()  # nobody else is left to do it
+        if -code in _FORWARDED:
+            print("phantora: stopped: The run was interrupted before it began.", file=sys.stderr)
+            return int(ExitCode.INTERRUPTED)
+        raise PhantoraError(
+            "the run's supervisor to end by itself",
+            f"it killed by {signal.Signals(-code).name}",
+            "Is there enough memory?" if -code == signal.SIGKILL else "Please report this.",
+            ExitCode.ENVIRONMENT if -code == signal.SIGKILL else ExitCode.OUR_BUG,
+        )
+    if code in _WITH_REPORT and not (folder / "report.json").exists():
+        raise PhantoraError(f"a report in {folder}", "none", f"Is {python} a Python 3.10 or later?")
+    return code
 
 
-def wait(process: subprocess.Popen[bytes]) -> int:
-    """Waits for the runtime; it reports its own end.
+def run_to_end(command: list[str], environment: dict[str, str] | None = None) -> int:
+    """Starts a program that reports its own end and waits for it; a negative number means the signal that ended it.
 
-    Signals are passed on; a Ctrl-C that the terminal sent to both is told once only by the runtime.
+    Signals are passed on; a Ctrl-C that the terminal sent to both is told once only by the program.
     """
+    process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
 
     def forward(number: int, _frame: object) -> None:
-        process.send_signal(number)
+        if process is None:
+            early.append(number)
+        else:
+            process.send_signal(number)
 
-    previous = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    previous = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
-        code = process.wait()
+        process = subprocess.Popen(command, env=environment)
+        for number in early:
+            process.send_signal(number)
+        return process.wait()
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
-    return 128 - code if code < 0 else code

@@ -1,12 +1,20 @@
 """`python -m phantora_runtime RUNDIR`: runs what RUNDIR/run.json describes; the exit code is the run's."""
 
 import sys
+import traceback
 from pathlib import Path
 
+from phantora_runtime.exit_codes import ExitCode
 from phantora_runtime.supervisor import supervise
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         print("usage: python -m phantora_runtime RUNDIR", file=sys.stderr)
         sys.exit(2)
-    sys.exit(int(supervise(Path(sys.argv[1]).resolve())))
+    try:
+        code = supervise(Path(sys.argv[1]).resolve())
+    except Exception:  # a script's failure is told from ours by the exit code
+        traceback.print_exc()
+        print("phantora: This is a bug in Phantora; please report it with the lines above.", file=sys.stderr)
+        code = ExitCode.OUR_BUG
+    sys.exit(int(code))

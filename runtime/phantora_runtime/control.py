@@ -8,7 +8,20 @@ import socket
 from typing import Any
 
 FD_VARIABLE = "PHANTORA_CONTROL_FD"
-_MAX_TEXT = 60_000
+_MAX_TEXT = 10_000  # characters of a field: as JSON, at most six bytes each, all must fit into one packet
+
+# What the supervisor reads of each event.
+_FIELDS: dict[str, dict[str, type]] = {
+    "importing": {"name": str},
+    "torch": {"version": str},
+    "no_torch": {"python": str},
+    "note": {"text": str},
+    "started": {"rank": int, "pid": int},
+    "exception": {"rank": int, "type": str, "message": str, "traceback": str},
+    "leaving": {"rank": int, "status": int},
+    "finishing": {"rank": int, "oom_errors": int},
+    "exited": {"rank": int, "status": int},
+}
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -33,15 +46,25 @@ def send(event: str, **fields: Any) -> None:
 
 
 def receive(ours: socket.socket) -> list[dict[str, Any]]:
-    """Returns all messages that have arrived."""
+    """Returns all messages that have arrived. What a script may have written there itself, and is none, is left out."""
     messages: list[dict[str, Any]] = []
     while True:
         try:
             data = ours.recv(1 << 18)
-        except BlockingIOError:
-            return messages
         except OSError:
             return messages
         if not data:
             return messages
-        messages.append(json.loads(data))
+        try:
+            message = json.loads(data)
+        except (ValueError, RecursionError):
+            continue
+        if _is_complete(message):
+            messages.append(message)
+
+
+def _is_complete(message: Any) -> bool:
+    if not isinstance(message, dict) or not isinstance(message.get("event"), str):
+        return False
+    fields = _FIELDS.get(message["event"], {})
+    return all(isinstance(message.get(name), kind) for name, kind in fields.items())

@@ -21,6 +21,7 @@ class Reason(Enum):
 
 # Exit status of a rank that the end of the run stopped (the shim's kEndingStatus): not a failure of its own.
 ENDED_WITH_RUN = 97
+_MAX_MESSAGE = 300  # characters of an exception's message in our one-line messages
 
 
 @dataclass
@@ -55,7 +56,7 @@ class Ending:
         """Returns how the failed rank ended, as a phrase."""
         if self.exception:
             first = str(self.exception.get("message", "")).strip().splitlines()
-            return f"{self.exception['type']}: {first[0]}" if first else str(self.exception["type"])
+            return f"{self.exception['type']}: {first[0][:_MAX_MESSAGE]}" if first else str(self.exception["type"])
         if self.status < 0:
             try:
                 return f"killed by {signal.Signals(-self.status).name}"

@@ -35,10 +35,15 @@ def install(rank: int) -> None:
         torch.cuda._lazy_call(_watch_memory)
 
 
+def is_rank() -> bool:
+    """Is this process a rank, and not a fork of one that goes on in its script?"""
+    return os.getpid() == _pid
+
+
 def report() -> None:
     """Tells core and supervisor what only this process knows. Runs once, at the script's end or at `--steps`."""
     global _done
-    if _done or _rank < 0 or os.getpid() != _pid:  # exit handlers inherited by forks of the rank do nothing
+    if _done or not is_rank():  # exit handlers inherited by forks of the rank do nothing
         return
     _done = True
     _note_peaks()
@@ -137,6 +142,6 @@ def _note_peaks() -> None:
 def _wait_for_look() -> None:
     """Rank 0, already gone for the core, lets the supervisor measure memory while other ranks are still there."""
     fd = int(os.environ.get(ACK_FD_VARIABLE, "-1"))
-    if fd >= 0 and _rank == 0:
+    if fd >= 0 and _rank == 0 and is_rank():
         with contextlib.suppress(OSError):
             os.read(fd, 1)  # a byte, or the end of the pipe when the supervisor is gone

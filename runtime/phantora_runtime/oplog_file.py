@@ -18,6 +18,7 @@ class OplogWriter:
         self._path = path
         self._hash = hashlib.sha256()
         self.byte_count = 0
+        self.fault: OSError | None = None
         self._read, self.write_fd = os.pipe()
         os.set_inheritable(self.write_fd, True)
         self._thread = threading.Thread(target=self._copy, name="oplog", daemon=True)
@@ -36,12 +37,18 @@ class OplogWriter:
         return self._hash.hexdigest()
 
     def _copy(self) -> None:
-        with open(self._path, "wb") as raw, gzip.GzipFile("", "wb", 1, raw, mtime=0) as packed:
-            while True:
-                data = os.read(self._read, _CHUNK)
-                if not data:
-                    break
-                self._hash.update(data)
-                self.byte_count += len(data)
-                packed.write(data)
+        try:
+            with open(self._path, "wb") as raw, gzip.GzipFile("", "wb", 1, raw, mtime=0) as packed:
+                while data := self._next():
+                    packed.write(data)
+        except OSError as error:
+            self.fault = error
+            while self._next():  # the core must not block: the digest is right all the same
+                pass
         os.close(self._read)
+
+    def _next(self) -> bytes:
+        data = os.read(self._read, _CHUNK)
+        self._hash.update(data)
+        self.byte_count += len(data)
+        return data

@@ -1,8 +1,9 @@
-"""Rank 0's output: into its log and to the terminal, as it comes."""
+"""Rank 0's output: into its log and to the terminal, as it comes. Where one of them fails, the other goes on."""
 
 from __future__ import annotations
 
 import os
+import select
 import threading
 from pathlib import Path
 
@@ -15,6 +16,7 @@ class RankOutput:
     def __init__(self, log_path: Path, stdout_fd: int = 1, stderr_fd: int = 2) -> None:
         self._log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._pipes = [os.pipe(), os.pipe()]
+        self.fault: OSError | None = None
         self.write_fds = [write for _, write in self._pipes]
         self._threads = [
             threading.Thread(target=self._copy, args=(read, target), daemon=True, name="output")
@@ -34,20 +36,25 @@ class RankOutput:
             thread.join(timeout_s)
 
     def _copy(self, read: int, target: int) -> None:
-        terminal = True
+        """Reads on whatever happens, or rank 0 would block."""
+        terminal = log = True
         while data := os.read(read, _CHUNK):
-            os.write(self._log, data)
+            if log and (fault := _write_all(self._log, data)):
+                log, self.fault = False, fault
             if terminal:
-                terminal = _write_all(target, data)
+                terminal = _write_all(target, data) is None
         os.close(read)
 
 
-def _write_all(fd: int, data: bytes) -> bool:
-    """Returns False once nobody reads there any more."""
+def _write_all(fd: int, data: bytes) -> OSError | None:
+    """Returns what went wrong: the disk is full, or nobody reads there any more."""
     view = memoryview(data)
     try:
         while view:
-            view = view[os.write(fd, view) :]
-    except BrokenPipeError:
-        return False
-    return True
+            try:
+                view = view[os.write(fd, view) :]
+            except BlockingIOError:  # a terminal that another program set to non-blocking
+                select.select([], [fd], [])
+    except OSError as error:
+        return error
+    return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -50,16 +51,9 @@ def addresses_can_be_fixed() -> bool:
 def descendants(root: int | None = None) -> list[int]:
     """Returns the pids of all living descendants of a process (default: of us), parents before children."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb") as stat:
-                fields = stat.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        if fields[0] != b"Z":
-            children.setdefault(int(fields[1]), []).append(int(name))
+    for pid, parent, ended in _all_processes():
+        if not ended:
+            children.setdefault(parent, []).append(pid)
     found: list[int] = []
     queue = [root if root is not None else os.getpid()]
     while queue:
@@ -69,14 +63,29 @@ def descendants(root: int | None = None) -> list[int]:
     return found
 
 
-def reap() -> None:
-    """Collects ended children that nobody waits for, so that their CPU time is counted."""
-    while True:
+def _all_processes() -> Iterator[tuple[int, int, bool]]:
+    """Yields pid, parent and whether it has ended of every process."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
         try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                return
-        except ChildProcessError:
-            return
+            with open(f"/proc/{name}/stat", "rb") as stat:
+                fields = stat.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        yield int(name), int(fields[1]), fields[0] in (b"Z", b"X")
+
+
+def reap(keep: Iterable[int] = ()) -> None:
+    """Collects ended children that nobody waits for, so that their CPU time is counted.
+
+    Those of `keep` are left to whom their exit status matters.
+    """
+    own, kept = os.getpid(), set(keep)
+    for pid, parent, ended in _all_processes():
+        if ended and parent == own and pid not in kept:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
 
 
 def kill(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
@@ -104,7 +113,7 @@ def kill_descendants(keep: Iterable[int] = (), grace_s: float = 0.5) -> set[int]
         pids = [pid for pid in descendants() if pid not in kept]
         seen.update(pids)
         kill(pid for pid in pids if time.monotonic() >= deadline or not _cleans_up(pid))
-        reap()
+        reap(kept)
         if not pids:
             return seen
         time.sleep(0.01)

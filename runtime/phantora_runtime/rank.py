@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import importlib.machinery
 import os
 import random
@@ -46,17 +47,22 @@ def _status_of(run: settings.Run, rank: int) -> int:
         _run_target(run)
     except SystemExit as leaving:
         if leaving.code is None or isinstance(leaving.code, int):
-            status = (leaving.code or 0) & 0xFF
+            status = _as_exit_status(leaving.code or 0)
         else:
             print(leaving.code, file=sys.stderr)
             status = 1
-        if status != 0:
+        if status != 0 and finish.is_rank():
             control.send("leaving", rank=rank, status=status)
         return status
     except BaseException as error:
         _fail(rank, error)
         return 1
     return 0
+
+
+def _as_exit_status(code: int) -> int:
+    """As Python: what does not fit a C long is -1."""
+    return code & 0xFF if -(2**63) <= code < 2**63 else 0xFF
 
 
 def environment(run: settings.Run, rank: int) -> dict[str, str]:
@@ -147,19 +153,24 @@ def _run_target(run: settings.Run) -> None:
 
 
 def _fail(rank: int, error: BaseException) -> None:
-    """As Python does: the traceback on stderr. Our own frames are left out."""
+    """As Python does: the traceback on stderr. Our own frames are left out. A fork tells only its parent."""
     trace = _user_frames(error)
     error.__traceback__ = trace
-    text = "".join(traceback.format_exception(type(error), error, trace))
-    fields: dict[str, Any] = {"rank": rank, "type": type(error).__name__, "message": str(error), "traceback": text}
-    fields["step"], fields["phase"] = steps.position()
-    if out_of_memory := finish.out_of_memory(error):
-        fields["oom"] = out_of_memory
-    control.send("exception", **fields)
-    sys.excepthook(type(error), error, trace)
+    if finish.is_rank():
+        text = "".join(traceback.format_exception(type(error), error, trace))
+        fields: dict[str, Any] = {"rank": rank, "type": type(error).__name__, "message": "", "traceback": text}
+        with contextlib.suppress(Exception):  # an exception of the script's whose __str__ raises
+            fields["message"] = str(error)
+        fields["step"], fields["phase"] = steps.position()
+        if out_of_memory := finish.out_of_memory(error):
+            fields["oom"] = out_of_memory
+        control.send("exception", **fields)
+    with contextlib.suppress(Exception):  # the script may have closed stderr, or replaced the hook
+        sys.excepthook(type(error), error, trace)
 
 
 def _user_frames(error: BaseException) -> types.TracebackType | None:
+    """Returns the frames from the script's first on; None where it did not get that far: it cannot be parsed."""
     trace = error.__traceback__
     here = os.path.dirname(__file__)
     while trace is not None:
@@ -167,4 +178,4 @@ def _user_frames(error: BaseException) -> types.TracebackType | None:
         if not (name.startswith(here) or name == "<frozen runpy>" or name == runpy.__file__):
             break
         trace = trace.tb_next
-    return trace if trace is not None else error.__traceback__
+    return trace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,9 @@ def write(report: dict[str, Any], folder: Path) -> None:
 def summary(report: dict[str, Any], folder: str) -> str:
     """Returns the last line of a run: the verdict in a sentence and the next command."""
     failed = f" Failed: {', '.join(report['failed_conditions'])}." if report["failed_conditions"] else ""
-    return f"{report['verdict']}: {report['message']}{failed} Next: phantora report {folder}"
+    message = report["message"].rstrip()
+    end = "" if message.endswith((".", "!", "?")) else "."
+    return f"{report['verdict']}: {message}{end}{failed} Next: phantora report {shlex.quote(folder)}"
 
 
 def _decide(report: dict[str, Any], core: dict[str, Any], ending: Ending, timeout_ns: int) -> None:

@@ -7,6 +7,7 @@ which writes what it knows, then the report. Whatever happens, no process of the
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -32,6 +33,10 @@ _TICK_S = 0.2
 _CORE_END_S = 120.0  # a long op log still has to be written
 _REASON_WAIT_S = 3.0
 _SETTLE_S = 0.3  # a rank's exception message may arrive after its exit status
+_MACHINE_ERRORS = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM),
+    *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
+)
 _DROPPED = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "PYTHONPATH", "PHANTORA_USER_PYTHONPATH")
 
 
@@ -42,6 +47,16 @@ def supervise(folder: Path) -> ExitCode:
         return _Supervisor(run).run()
     except settings.EnvironmentFault as fault:
         print(f"phantora: {fault}", file=sys.stderr)
+        return ExitCode.ENVIRONMENT
+    except OSError as error:
+        if error.errno not in _MACHINE_ERRORS:
+            raise
+        where = f" ({error.filename})" if error.filename else ""
+        print(
+            f"phantora: Wanted to run and to write {folder}; found {error.strerror}{where}. "
+            "Make room, or choose another place with --out.",
+            file=sys.stderr,
+        )
         return ExitCode.ENVIRONMENT
 
 
@@ -93,6 +108,10 @@ class _Supervisor:
         self._seen |= processes.kill_descendants()
         processes.remove_shared_files(self._seen | set(self._pids.values()))
         digest = oplog.finish() if oplog is not None else None
+        self._print_failure(ending)
+        for fault in (output.fault, oplog.fault if oplog is not None else None):
+            if fault is not None:
+                raise fault
         return self._report(ending, core_report, digest)
 
     def _on_signal(self, number: int, _frame: Any) -> None:
@@ -149,7 +168,9 @@ class _Supervisor:
                 "LD_PRELOAD": ":".join(entry for entry in preload if entry),
                 "LD_LIBRARY_PATH": ":".join(entry for entry in libraries if entry),
                 "OMP_NUM_THREADS": "1",
+                # The same CPU kernels on every machine: small ops are executed, and their values steer control flow.
                 "ATEN_CPU_CAPABILITY": "default",
+                "MKL_CBWR": "COMPATIBLE",
                 "PHANTORA_RUN_DIR": str(self._run.folder),
                 control.FD_VARIABLE: str(self._control_far.fileno()),
                 ACK_FD_VARIABLE: str(acknowledge),
@@ -276,13 +297,14 @@ class _Supervisor:
             )
             self._zygote = self._spawn()
             return
-        text = (self._run.folder / "zygote.log").read_text(errors="replace").strip()
+        log = self._run.folder / "zygote.log"
+        text = log.read_text(errors="replace").strip()
         how = f"status {process.returncode}" if process.returncode >= 0 else f"signal {-process.returncode}"
-        last = text.splitlines()[-1] if text else "it said nothing"
+        wanted = "to keep the ranks' parent process" if self._pids else "to import torch and start the ranks"
+        said = f"Its output is in {log}: {text.splitlines()[-1]}" if text else "It said nothing."
+        memory = " Is there enough memory?" if process.returncode == -signal.SIGKILL else ""
         raise settings.EnvironmentFault(
-            f"Wanted to import torch and start the ranks; found that {self._run.launch.python} ended with {how}: "
-            f"{last} "
-            f"Its output is in {self._run.folder / 'zygote.log'}."
+            f"Wanted {wanted}; found that {self._run.launch.python} ended with {how}.{memory} {said}"
         )
 
     def _time_out(self) -> None:
@@ -344,7 +366,6 @@ class _Supervisor:
         return texts
 
     def _report(self, ending: Ending, core_report: dict[str, Any] | None, digest: str | None) -> ExitCode:
-        self._print_failure(ending)
         own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
         real = {
             "wall_s": round(time.monotonic() - self._started, 3),
@@ -371,7 +392,8 @@ class _Supervisor:
         text = ending.exception.get("traceback") or ending.log_tail
         if ending.rank == 0 and ending.exception:
             return  # its own output has already shown it
-        print(f"phantora: rank {ending.rank} failed ({ending.how()}):\n{text.rstrip()}", file=sys.stderr)
+        said = f":\n{text.rstrip()}" if text.strip() else " without a word."
+        print(f"phantora: rank {ending.rank} failed ({ending.how()}){said}", file=sys.stderr)
 
     def _record_torch(self, ending: Ending) -> None:
         self._run.content["versions"]["torch"] = ending.torch_version
