@@ -89,6 +89,7 @@ int sem_clockwait(sem_t* semaphore, clockid_t clock, const timespec* deadline) {
 int sem_post(sem_t* semaphore) noexcept {
   const int result = libc::real::sem_post(semaphore);
   if (client::is_actor()) libc::wake_semaphore_waiters(semaphore);
+  libc::helper_jitter();
   return result;
 }
 
