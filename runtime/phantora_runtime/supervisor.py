@@ -169,9 +169,7 @@ class _Supervisor:
                 "LD_LIBRARY_PATH": ":".join(entry for entry in libraries if entry),
                 "OMP_NUM_THREADS": "1",
                 # The same CPU kernels on every machine: small ops are executed, and their values steer control flow.
-                # The same CPU kernels on every machine: small ops are executed, and their values steer control flow.
                 "ATEN_CPU_CAPABILITY": "default",
-                "MKL_CBWR": "COMPATIBLE",
                 "MKL_CBWR": "COMPATIBLE",
                 "PHANTORA_RUN_DIR": str(self._run.folder),
                 control.FD_VARIABLE: str(self._control_far.fileno()),
