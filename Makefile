@@ -10,7 +10,7 @@ CMAKE_ARGS ?=
 CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
 CTEST := $(dir $(CMAKE))ctest
 
-.PHONY: help demo test install native shim check-abi lint format typecheck sanitize fuzz wheel clean torch
+.PHONY: help demo test install native shim check-abi lint format typecheck sanitize fuzz bench-null wheel clean torch
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -73,6 +73,10 @@ fuzz: $(CMAKE)  ## the ring reader on hostile input (needs clang; FUZZ_SECONDS, 
 	$(CMAKE) -S runtime/core -B build/fuzz -DPHANTORA_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++ -DCMAKE_C_COMPILER=clang
 	$(CMAKE) --build build/fuzz -j$(JOBS) --target phantora-fuzz-ring
 	find build/fuzz -name phantora-fuzz-ring -type f -exec {} -max_total_time=$(FUZZ_SECONDS) \;
+
+BENCH_ARGS ?= --gpus 8 --size 7b --steps 8 --rounds 2
+bench-null: install torch  ## CPU a steady step costs, beside the same launcher under PHANTORA_NULL=1 (BENCH_ARGS; --json)
+	$(BIN)/python tools/bench_null.py $(BENCH_ARGS)
 
 wheel: $(BIN)/python  ## dist/phantora_sim-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps -w dist .
