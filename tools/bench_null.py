@@ -22,7 +22,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-_SCRIPT = Path(__file__).with_name("bench_null_script.py")
+_SCRIPT = Path(__file__).resolve().with_name("bench_null_script.py")
 _POLL_S = 0.02
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -100,7 +100,7 @@ def _measure(options: argparse.Namespace, null: bool, folder: Path) -> Cost:
     if null:
         environment["PHANTORA_NULL"] = "1"
     with (folder / "out").open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
+        process = subprocess.Popen(command, stdout=out, stderr=out, env=environment, cwd=folder)
         try:
             ours = [_when(process, marks / f"0-{step}", folder) for step in (first, last)]
             process.wait()
