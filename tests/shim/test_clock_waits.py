@@ -208,3 +208,18 @@ def test_a_busy_helper_that_holds_the_gil_moves_no_clock(run_on) -> None:  # noq
         """
     )
     assert got == {"h": 0}
+
+
+def test_time_outs_work_after_a_script_closed_all_descriptors(run_on) -> None:  # noqa: F811
+    got = run_on().one(
+        """
+        import select
+        reader, writer = os.pipe()
+        select.select([reader], [], [], 0.5)
+        os.closerange(3, 5000)
+        reader, writer = os.pipe()
+        select.select([reader], [], [], 1.0)
+        result(h=now())
+        """
+    )
+    assert got["h"] == 1_500_000_000

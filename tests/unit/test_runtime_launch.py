@@ -131,13 +131,91 @@ def test_the_first_failing_rank_comes_first_and_ends_the_run(phantora):
         ("os.kill(os.getpid(), 9)", "killed by SIGKILL"),
         ("os._exit(3)", "exit status 3"),
         ("sys.exit('words')", "exit status 1"),
+        ("sys.exit(2**70)", "exit status 255"),
+        ("raise Mute", "Mute"),
     ],
 )
 def test_how_ranks_can_end(phantora, line, how):
-    write(f"import os, sys\nif os.environ['RANK'] == '1':\n    print('last words', flush=True)\n    {line}\n")
+    mute = "class Mute(Exception):\n    def __str__(self):\n        return last_words_are_missing\n"
+    script = f"import os, sys\n{mute}if os.environ['RANK'] == '1':\n    print('last words', flush=True)\n    {line}\n"
+    write(script)
     code, _, err = phantora("train.py", "--gpus", "2")
     assert code == 1
-    assert f"rank 1 failed ({how})" in err and "last words" in err
+    assert f"rank 1 failed ({how})" in err
+    assert "last words" in (log(1) if how == "Mute" else err)
+    assert "phantora_runtime" not in err
+
+
+def test_a_script_that_does_not_parse_is_shown_without_our_frames(phantora):
+    write("def broken(:\n    pass\n")
+    code, _, err = phantora("train.py", "--gpus", "1")
+    assert code == 1
+    assert "SyntaxError: invalid syntax" in err and "phantora_runtime" not in err
+
+
+def test_a_fork_that_goes_on_in_the_script_ends_alone(phantora):
+    write(
+        "import os\n"
+        "first = os.fork()\n"
+        "if first == 0: raise ValueError('of the child alone')\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(first, 0)[1]) == 1\n"
+        "second = os.fork()\n"
+        "print('end of', 'child' if second == 0 else 'rank', flush=True)\n"
+        "if second: assert os.waitpid(second, 0)[1] == 0\n"
+    )
+    code, out, _ = phantora("train.py", "--gpus", "2", "--timeout", "30s")
+    assert code == 0
+    assert sorted(out.splitlines()) == ["end of child", "end of rank"]
+    assert json.loads(Path("runs/r/report.json").read_text())["verdict"] == "ok"
+
+
+def test_what_a_script_writes_to_the_control_socket_is_no_message(phantora):
+    write(
+        "import os\n"
+        "fd = int(os.environ['PHANTORA_CONTROL_FD'])\n"
+        "for junk in (b'junk', b'[]', b'{}', b'\\xff', b'[' * 50000, b'{\"event\": \"exited\"}',"
+        ' b\'{"event": "exited", "rank": "a", "status": 1}\'): os.write(fd, junk)\n'
+    )
+    code, _, err = phantora("train.py", "--gpus", "1")
+    assert code == 0, err
+
+
+def test_long_messages_arrive(phantora):
+    """A packet holds about 200 KB, and a character may take six bytes of it."""
+    write("raise ValueError('\\udcff' * 100_000)")
+    code, _, err = phantora("train.py", "--gpus", "1")
+    assert code == 1
+    last = err.splitlines()[-1]
+    assert last.startswith("phantora: failed: Rank 0 failed (ValueError: \\udcff") and len(last) < 3000
+
+
+def test_a_killed_supervisor_leaves_nothing_behind(phantora):
+    write(
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)'], start_new_session=True)\n"
+        "supervisor = next(line.split()[1] for line in open(f'/proc/{os.getppid()}/status') if 'PPid' in line)\n"
+        "open('pids.part', 'w').write(f'{supervisor} {os.getpid()} {child.pid}')\n"
+        "os.rename('pids.part', 'pids')\n"
+        "time.sleep(100)\n"
+    )
+    process = phantora.start("train.py", "--gpus", "1")
+    deadline = time.monotonic() + 60
+    while not Path("pids").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    pids = Path("pids").read_text().split()
+    os.kill(int(pids[0]), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert "found it killed by SIGKILL" in err
+    assert [pid for pid in pids if Path(f"/proc/{pid}").exists()] == []
+
+
+def test_an_interpreter_that_is_none_is_an_environment_fault(phantora):
+    write("")
+    code, _, err = phantora("train.py", "--gpus", "1", "--python", "/bin/true")
+    assert code == 3
+    assert "Is /bin/true a Python 3.10 or later?" in err
 
 
 def test_timeout_says_where_every_rank_was(phantora):

@@ -1,13 +1,30 @@
 """The runtime's parts, each alone: no torch, no shim, no processes."""
 
 import ast
+import errno
+import hashlib
+import os
 import re
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
-from phantora_runtime import core_process, memory, messages, oplog_file, script_imports, settings, stacks, zygote
+from phantora_runtime import (
+    core_process,
+    memory,
+    messages,
+    oplog_file,
+    output,
+    processes,
+    script_imports,
+    settings,
+    stacks,
+    zygote,
+)
 from phantora_runtime.messages import Body, Message, Reply
 from phantora_runtime.steps import StepCounter
 
@@ -217,3 +234,40 @@ def test_stacks_keep_the_scripts_own_frames():
         '  File "/x/phantora_runtime/rank.py", line 9 in run\n  File "<string>", line 1 in <module>\n'
     )
     assert stacks.main_thread(text) == ["/home/me/train.py:7 in step"]
+
+
+# ---- when the machine fails -----------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_blocks_nobody():
+    """Both readers go on: who writes must never wait, and the digest and the terminal's copy stay right."""
+    read, write = os.pipe()
+    ranks = output.RankOutput(Path("/dev/full"), write, write)
+    fd = os.dup(ranks.write_fds[0])
+    ranks.start()
+    os.write(fd, b"to the terminal")
+    os.close(fd)
+    ranks.finish()
+    assert os.read(read, 100) == b"to the terminal"
+    assert ranks.fault is not None and ranks.fault.errno == errno.ENOSPC
+
+    log = oplog_file.OplogWriter(Path("/dev/full"))
+    log.start()
+    content = os.urandom(3 << 20)
+    with os.fdopen(os.dup(log.write_fd), "wb") as core:
+        log.close_write_end()
+        core.write(content)
+    assert log.finish() == hashlib.sha256(content).hexdigest()
+    assert log.fault is not None and log.fault.errno == errno.ENOSPC
+
+
+def test_reaping_leaves_the_status_of_those_kept():
+    kept, other = (subprocess.Popen([sys.executable, "-c", f"exit({status})"]) for status in (7, 8))
+    deadline = time.monotonic() + 30
+    while processes.descendants() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    processes.reap([kept.pid])
+    assert kept.wait() == 7
+    with pytest.raises(ChildProcessError):
+        os.waitpid(other.pid, 0)
+    other.wait()

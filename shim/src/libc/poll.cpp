@@ -30,7 +30,9 @@ std::uint64_t add(std::uint64_t now, std::uint64_t ns) {
 
 int wake_descriptor() {
   auto& held = client::t_thread.wake_fd;
-  if (held != 0) return held - 1;
+  // A script that closed all descriptors closed this one too.
+  if (held != 0 && phantora::raw_syscall(SYS_fcntl, held - 1, F_GETFD) >= 0) return held - 1;
+  held = 0;
   long fd = phantora::raw_syscall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
   const long high = fd < 0 ? -1 : phantora::raw_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, kHighDescriptor);
   if (high >= 0) {

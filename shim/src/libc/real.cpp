@@ -60,6 +60,11 @@ void* find_real(const char* name, const char* version) {
   return found;
 }
 
+void* find_in(void* library, const char* name) {
+  const Lookup lookup = real_dlsym();
+  return lookup == nullptr ? nullptr : lookup(library, name);
+}
+
 void resolve_all() {
 #define PHANTORA_RESOLVE_REAL(name, version) real::name.get();
   PHANTORA_REAL_FUNCTIONS(PHANTORA_RESOLVE_REAL)

@@ -32,6 +32,8 @@ namespace phantora::libc {
 
 // The definition after this library. `version`: of symbols that exist in several; else nullptr.
 void* find_real(const char* name, const char* version);
+// The definition in one library (a handle of dlopen), whatever this library defines under that name.
+void* find_in(void* library, const char* name);
 
 // Clears errno-like surprises: a failed look-up ends the process with the name of what is missing.
 template <typename Function>
