@@ -30,20 +30,35 @@ def test_a_small_ring_loses_nothing(run_of) -> None:  # noqa: F811
 
 
 PROGRAM = r"""
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include "client.hpp"
 using namespace phantora;
 namespace phantora::client { void drain_values() {} }
-static void kernel(std::uint16_t stream) {
+static void kernel(std::uint16_t stream, std::uint8_t device = 0) {
   wire::Record record = {};
+  record.device = device;
   record.type = wire::RecordType::kKernel;
   record.stream = stream;
   record.kernel.name = client::intern("kernel");
   client::submit(wire::CallKind::kLaunch, record);
 }
-int main() {
+static int peek_inside_an_op() {
+  kernel(0, 1);  // default streams of two devices: what they have done, only the core can say
+  client::op_begin("watched", 1);
+  kernel(1);
+  std::atomic<bool> looked = false;
+  std::thread helper([&looked] { client::query_stream(1, 0); looked = true; });
+  while (!looked) {}  // a join would publish: this thread would wait
+  client::op_end(7);
+  helper.join();
+  return 0;
+}
+int main(int count, char**) {
   client::attach(std::atoi(std::getenv("RANK")));
+  if (count > 1) return peek_inside_an_op();
   client::op_begin("outer", 100);
   kernel(1);
   client::op_begin("inner", 8); kernel(2); kernel(2); client::op_end(16);
@@ -92,6 +107,15 @@ def test_op_scopes_fill_in_name_count_and_bytes(run_of, ring_program) -> None:  
     got = json.loads(out)
     assert (got["early"], got["late"]) == (0, 1)
     assert got["h"] == 2_025 + 10 + 1_000  # the last kernel starts when its op begins
+
+
+def test_a_helper_that_looks_at_gpu_work_does_not_cut_an_open_op(run_of, ring_program) -> None:  # noqa: F811
+    run = run_of(1, build_id="development")
+    environment = {"PHANTORA_SEGMENT": run.core.segment, "RANK": "0"}
+    subprocess.run([ring_program, "peek"], env=environment, check=True, timeout=30)
+    time.sleep(0.05)
+    kernels = [record for record in run.core.actors[0].records if record.kind == KERNEL]
+    assert [struct.unpack_from("<Q8IQQQQ", record.raw, 32)[-1] for record in kernels] == [0, 7]
 
 
 def test_the_end_of_the_run_ends_a_rank_that_waits(run_on) -> None:  # noqa: F811
