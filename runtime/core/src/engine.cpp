@@ -10,7 +10,8 @@ Engine::Engine(const Config& config, Segment& segment, Server& server)
     : config_(config),
       segment_(segment),
       server_(server),
-      header_(segment.header()),
+      header_(segment.constants()),
+      shared_(segment.header()),
       latency_(segment.header().launch_latency_ns),
       costs_(make_costs(config, names_)),
       shapes_(*costs_),
@@ -56,7 +57,7 @@ int Engine::run(const std::atomic<bool>& stop) {
     }
   }
   if (stop && !ending_ && !everyone_gone()) end_run("stopped", "the run was stopped from outside");
-  header_.run_state.store(2, std::memory_order_release);
+  shared_.run_state.store(2, std::memory_order_release);
   answer_everyone();
   advance_outputs(true);
   log_.finish();
@@ -111,7 +112,7 @@ void Engine::welcome(Actor& actor) {
       live += other->index < header_.world_size && other->state != Actor::State::kExpected ? 1 : 0;
     if (live == header_.world_size && !started_) {
       started_ = true;
-      if (!ending_) header_.run_state.store(1, std::memory_order_release);
+      if (!ending_) shared_.run_state.store(1, std::memory_order_release);
       events_.write(EventStream::line("started", global_));
     }
   }
@@ -270,7 +271,7 @@ void Engine::publish_time() {
   const Instant known = earlier(least_bound(), timeline_.next_time());
   if (known != kNever && known > global_) {
     global_ = known;
-    header_.global_ns.store(global_, std::memory_order_seq_cst);
+    shared_.global_ns.store(global_, std::memory_order_seq_cst);
     fire_timers(global_);
   }
 }
@@ -312,14 +313,16 @@ void Engine::rest() {
   const bool anyone_waits =
       std::any_of(active_.begin(), active_.end(), [](const Actor* actor) { return !actor->running; });
   // Ranks ring the doorbell when they block or fill their ring, not when they merely publish a later H.
-  const std::uint64_t longest = anyone_waits ? 500'000 : 5'000'000;
+  // When only Python works for long, looking often would take its CPU.
+  const bool calm = real_now_ns() - quiet_since_ > 20'000'000;
+  const std::uint64_t longest = !anyone_waits ? 5'000'000 : calm ? 2'000'000 : 500'000;
   doorbell_sleep_ns_ = std::clamp<std::uint64_t>(doorbell_sleep_ns_ * 2, 30'000, longest);
-  const std::uint32_t seen = header_.doorbell.load(std::memory_order_seq_cst);
-  header_.core_asleep.store(1, std::memory_order_seq_cst);
+  const std::uint32_t seen = shared_.doorbell.load(std::memory_order_seq_cst);
+  shared_.core_asleep.store(1, std::memory_order_seq_cst);
   const bool news = server_.has_incoming() || std::any_of(active_.begin(), active_.end(),
                                                           [](const Actor* actor) { return actor->ring->has_more(); });
-  if (!news) futex_wait(header_.doorbell, seen, doorbell_sleep_ns_);
-  header_.core_asleep.store(0, std::memory_order_seq_cst);
+  if (!news) futex_wait(shared_.doorbell, seen, doorbell_sleep_ns_);
+  shared_.core_asleep.store(0, std::memory_order_seq_cst);
 }
 
 void Engine::upkeep() {

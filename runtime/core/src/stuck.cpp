@@ -49,7 +49,7 @@ void Engine::look_when_stuck() {
   const auto not_idle = [&] {
     idle_looks_ = 0;
     outside_since_ = 0;
-    look_pause_ns_ = std::clamp<std::uint64_t>(look_pause_ns_ * 3 / 2, kLookPause, 20 * kMillisecond);
+    look_pause_ns_ = std::clamp<std::uint64_t>(look_pause_ns_ * 3 / 2, kLookPause, 40 * kMillisecond);
     next_look_ = now + look_pause_ns_;
   };
   // Mostly it is one rank that works and works: it alone is looked at, not the whole process table.
@@ -120,7 +120,7 @@ void Engine::force(const std::vector<Actor*>& holders) {
     timeline_.move_to(deadline);
     release_holders(holders, deadline);
     global_ = later(global_, deadline);
-    header_.global_ns.store(global_, std::memory_order_seq_cst);
+    shared_.global_ns.store(global_, std::memory_order_seq_cst);
     fire_timers(global_);
     return;
   }
@@ -279,7 +279,7 @@ void Engine::ask_for_stacks() {
                                                  one.frame.header.type == wire::MessageType::kHello);
       if (stack) receive(one);
     }
-    futex_wait(header_.doorbell, header_.doorbell.load(std::memory_order_seq_cst), kMillisecond);
+    futex_wait(shared_.doorbell, shared_.doorbell.load(std::memory_order_seq_cst), kMillisecond);
   }
 }
 
