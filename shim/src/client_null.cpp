@@ -1,5 +1,5 @@
-// PHANTORA_NULL=1: no run, but the GPU's properties. They come from a core.conf (PHANTORA_GPU_CONF), else from an H100
-// SXM 80GB.
+// PHANTORA_NULL=1: no run, but the GPU's properties. The launcher writes them from the profile (PHANTORA_GPU_CONF);
+// without it, in tests of the shim alone, they are those of an H100 SXM 80GB.
 #include <fcntl.h>
 #include <sys/syscall.h>
 
@@ -24,8 +24,8 @@ struct Field {
 
 // NVIDIA H100 SXM5 80 GB; memory sizes as in profiles/gpus/h100-sxm-80gb.
 constexpr Field kFields[] = {
-    {"total_bytes", &wire::GpuProperties::total_bytes, 81'004 * kMiB},
-    {"context_bytes", &wire::GpuProperties::context_bytes, 520 * kMiB},
+    {"total_bytes", &wire::GpuProperties::total_bytes, 80'998 * kMiB},
+    {"context_bytes", &wire::GpuProperties::context_bytes, 551 * kMiB},
     {"compute_major", &wire::GpuProperties::compute_major, 9},
     {"compute_minor", &wire::GpuProperties::compute_minor, 0},
     {"sm_count", &wire::GpuProperties::sm_count, 132},
@@ -43,7 +43,7 @@ constexpr Field kFields[] = {
     {"max_blocks_per_sm", &wire::GpuProperties::max_blocks_per_sm, 32},
     {"pcie_domain", &wire::GpuProperties::pcie_domain, 0},
     {"power_limit_mw", &wire::GpuProperties::power_limit_mw, 700'000},
-    {"driver_version", &wire::GpuProperties::driver_version, 13'000},
+    {"driver_version", &wire::GpuProperties::driver_version, 13'050},
     {"nvlink_count", &wire::GpuProperties::nvlink_count, 18},
     {"copy_engines", &wire::GpuProperties::copy_engines, 3},
     {"nccl_comm_bytes", &wire::GpuProperties::nccl_comm_bytes, 0},

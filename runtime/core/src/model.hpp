@@ -111,7 +111,8 @@ struct Actor {
   // Exit and memory.
   std::int32_t exit_status = 0;
   bool exit_seen = false;
-  std::uint64_t memory_peak = 0;
+  std::uint64_t memory_peak = 0;   // of the GPU that is this rank's, whoever allocates there
+  std::uint64_t memory_other = 0;  // of it, what was not cudaMalloc'ed
   std::uint64_t ops = 0;
   // Steps.
   bool stepped = false;  // an optimizer step since the last backward

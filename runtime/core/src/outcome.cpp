@@ -86,7 +86,12 @@ void Engine::emit_steps() {
 
 void Engine::on_memory(Actor& actor, const wire::Record& record) {
   issue_time(actor, record);
-  actor.memory_peak = std::max(actor.memory_peak, record.memory.used_bytes);
+  const std::uint32_t device = actor.rank / header_.gpus_per_node * header_.gpus_per_node + record.device;
+  if (device >= header_.world_size) return;
+  Actor& owner = *actors_[device];
+  if (record.memory.used_bytes <= owner.memory_peak) return;
+  owner.memory_peak = record.memory.used_bytes;
+  owner.memory_other = record.memory.other_bytes;  // ranks give it back when they end: too late for the report to ask
 }
 
 void Engine::on_exit(Actor& actor, const wire::Record& record) {

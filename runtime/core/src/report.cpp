@@ -65,7 +65,7 @@ Json Engine::memory_json() {
                              .set("peak_device_bytes", device_peak)
                              .set("peak_reserved_bytes", block.torch_reserved_peak.load(std::memory_order_relaxed))
                              .set("peak_allocated_bytes", block.torch_allocated_peak.load(std::memory_order_relaxed))
-                             .set("other_bytes", device.other_bytes.load(std::memory_order_relaxed))));
+                             .set("other_bytes", actors_[rank]->memory_other)));
   }
   return std::move(Json::object()
                        .set("capacity_bytes", header_.gpu.total_bytes)
