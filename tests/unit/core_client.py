@@ -137,7 +137,7 @@ def read_blobs(body: bytes) -> list[bytes]:
     return blobs
 
 
-class Ending(Exception):  # noqa: N818
+class Ending(Exception):
     """The core ended the run while this rank waited."""
 
 

@@ -164,7 +164,8 @@ class Engine final : public Replies {
   const Config& config_;
   Segment& segment_;
   Server& server_;
-  wire::RunHeader& header_;
+  const wire::RunHeader& header_;  // constants, a copy of our own
+  wire::RunHeader& shared_;        // its atomics, which ranks see
   const Duration latency_;
   Names names_;
   std::unique_ptr<Costs> costs_;

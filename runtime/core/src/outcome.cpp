@@ -145,7 +145,7 @@ void Engine::end_run(const std::string& verdict, const std::string& message) {
   ending_since_ = real_now_ns();
   verdict_ = verdict;
   message_ = message;
-  header_.run_state.store(2, std::memory_order_release);
+  shared_.run_state.store(2, std::memory_order_release);
   events_.write(
       EventStream::line("verdict", later(global_, timeline_.now())).set("verdict", verdict).set("message", message));
   events_.flush();

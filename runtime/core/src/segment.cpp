@@ -1,5 +1,6 @@
 #include "segment.hpp"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -110,11 +111,14 @@ Segment::Segment(const Config& config) {
   const std::uint64_t stride = round_up(wire::record_offset + slots * sizeof(wire::Record), kPage);
   bytes_ = actor_offset + actors * stride;
 
-  fd_ = memfd_create("phantora-segment", MFD_CLOEXEC);
+  fd_ = memfd_create("phantora-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
   // Pages that nobody touches (unused extra actors) take no memory.
   if (ftruncate(fd_, static_cast<off_t>(bytes_)) != 0)
     throw std::system_error(errno, std::generic_category(), "ftruncate");
+  // A rank that shortened it would take the core and all others down (SIGBUS).
+  if (fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    throw std::system_error(errno, std::generic_category(), "sealing the segment");
   void* base = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (base == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "mmap of the segment");
   base_ = static_cast<std::byte*>(base);
@@ -142,6 +146,7 @@ Segment::Segment(const Config& config) {
             "phantora-" + std::to_string(getpid()) + "-" + std::to_string(random_token() % 1000000007ULL));
   fill_host_costs(config, head);
   fill_gpu(config, head.gpu);
+  std::memcpy(constants_, base_, sizeof constants_);
   for (std::uint32_t index = 0; index < world; ++index) {
     auto& block = actor(index);
     block.rank = index;
@@ -159,20 +164,20 @@ Segment::~Segment() {
 }
 
 wire::DeviceState& Segment::device(std::uint32_t rank) {
-  return reinterpret_cast<wire::DeviceState*>(base_ + header().device_offset)[rank];
+  return reinterpret_cast<wire::DeviceState*>(base_ + constants().device_offset)[rank];
 }
 
 wire::ActorBlock& Segment::actor(std::uint32_t index) {
-  return *reinterpret_cast<wire::ActorBlock*>(base_ + header().actor_offset + index * header().actor_stride);
+  return *reinterpret_cast<wire::ActorBlock*>(base_ + constants().actor_offset + index * constants().actor_stride);
 }
 
 const wire::Record* Segment::ring(std::uint32_t index) {
-  return reinterpret_cast<const wire::Record*>(base_ + header().actor_offset + index * header().actor_stride +
+  return reinterpret_cast<const wire::Record*>(base_ + constants().actor_offset + index * constants().actor_stride +
                                                wire::record_offset);
 }
 
 void Segment::add_name(std::uint64_t hash) {
-  auto* names = reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + header().name_offset);
+  auto* names = reinterpret_cast<std::atomic<std::uint64_t>*>(base_ + constants().name_offset);
   // A full neighbourhood only means that ranks send this name more than once.
   for (std::uint64_t probe = 0; probe < 8; ++probe) {
     auto& slot = names[(hash + probe) % wire::kNameSlots];

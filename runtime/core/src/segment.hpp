@@ -20,8 +20,10 @@ class Segment {
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
+  // What ranks share. Any of them may have overwritten it: constants are read from constants() instead.
   wire::RunHeader& header() { return *reinterpret_cast<wire::RunHeader*>(base_); }
-  const wire::RunHeader& header() const { return *reinterpret_cast<const wire::RunHeader*>(base_); }
+  // The header as it was filled: all but the atomics at its end.
+  const wire::RunHeader& constants() const { return *reinterpret_cast<const wire::RunHeader*>(constants_); }
   wire::DeviceState& device(std::uint32_t rank);
   wire::ActorBlock& actor(std::uint32_t index);
   const wire::Record* ring(std::uint32_t index);
@@ -34,6 +36,7 @@ class Segment {
   int fd_ = -1;
   std::byte* base_ = nullptr;
   std::uint64_t bytes_ = 0;
+  alignas(wire::RunHeader) std::byte constants_[sizeof(wire::RunHeader)] = {};
 };
 
 // futex(2) on words that other processes share.

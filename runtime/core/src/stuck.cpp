@@ -93,8 +93,15 @@ void Engine::force(const std::vector<Actor*>& holders) {
     const Instant helper = actor->block->next_timer_ns.load(std::memory_order_seq_cst);
     if (helper > global_) timer = earlier(timer, helper);
   }
-  // A helper thread may be what a blocked driving thread waits for.
-  if (next != kNever) deadline = earlier(deadline, timer);
+  // A helper thread may be what a blocked driving thread waits for. A worker process may be it as well, and one that is
+  // short of CPU or still starting looks idle for a moment: where there is one, a helper's timer has to wait longer.
+  if (next != kNever && timer < deadline) {
+    deadline = timer;
+    const bool workers = std::any_of(holders.begin(), holders.end(),
+                                     [this](const Actor* actor) { return processes_.has_children(actor->pid); });
+    const std::uint64_t patience_ms = config_.get_u64("core.helper_patience_ms", 250);
+    if (workers && timer <= next && real_now_ns() - quiet_since_ < patience_ms * kMillisecond) return;
+  }
   if (next == kNever && deadline == kNever) {
     if (holders.empty()) return hang();
     // Only ranks blocked outside. A helper thread's timer may free them; a child of theirs may sleep in real time.

@@ -31,7 +31,7 @@ extern "C" {
 // void c10::reportMemoryUsageToProfiler(void*, int64_t, size_t, size_t, Device): called for every block of memory that
 // torch hands out (bytes > 0) or takes back.
 void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void* pointer, std::int64_t bytes, std::size_t allocated,
-                                                          std::size_t reserved, std::uint16_t device) {
+                                                           std::size_t reserved, std::uint16_t device) {
   if (bytes > 0 && (device & 0xff) == kCudaDeviceType) {
     phantora::cuda::mark_unknown_in_order(pointer, static_cast<std::size_t>(bytes));
   }
