@@ -172,6 +172,7 @@ class Core:
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         assert self.u64("header.magic") == layout()["kMagic"]
         self.rpc_name = fields["rpc"]
+        self.segment_path = fields["segment"]
 
     def u64(self, name: str, offset: int = 0) -> int:
         return int(struct.unpack_from("<Q", self.memory, layout()[name] + offset)[0])

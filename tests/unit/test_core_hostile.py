@@ -23,6 +23,7 @@ from core_client import (
     Rank,
     connect,
     find_core,
+    layout,
     name_hash,
     read_reply,
     record_check,
@@ -211,3 +212,24 @@ def test_names_are_shared_through_the_segment(tmp_path):
         assert core.get_u64(at) == value
         rank.exit()
         assert core.finish()["top_kernels"][0]["name"] == "void at::native::kernel"
+
+
+def test_an_overwritten_header_does_not_bring_the_core_down(tmp_path):
+    with running(tmp_path, 2) as (core, (a, _)):
+        first, last = layout()["header.magic"], a.at("head") // 4096 * 4096
+        for at in range(first, last, 8):
+            core.put_u64(at, 0xA5A5A5A5_00000001 + at)
+        core.put_u64(a.at("head"), 10_000)
+        core.process.terminate()
+        report = core.finish()
+    assert report["verdict"] in ("failed", "stopped") and report["world_size"] == 2
+
+
+def test_the_segment_cannot_be_made_shorter(tmp_path):
+    with running(tmp_path) as (core, (rank,)):
+        descriptor = os.open(core.segment_path, os.O_RDWR)
+        with pytest.raises(PermissionError):
+            os.ftruncate(descriptor, 0)
+        os.close(descriptor)
+        rank.exit(0)
+        assert core.finish()["verdict"] == "ok"
