@@ -1,9 +1,9 @@
 """Installs torch without NVIDIA's libraries into the interpreter that runs this file.
 
 Nothing on a simulated GPU calls NVIDIA's libraries: the preloaded shim answers in their place. Installed they are
-more than 4 GB. So torch itself goes in with `--no-deps`, then its pure-Python needs; the NVIDIA packages (and Triton,
-unless it is asked for) are satisfied by stub distributions that consist of metadata alone. Without these, the next
-`pip install` of anything that depends on torch would fetch the libraries after all.
+more than 4 GB. So torch itself goes in with `--no-deps`, then what else it needs; the NVIDIA packages are satisfied by stub
+distributions that consist of metadata alone. Without these, the next `pip install` of anything that depends on torch
+would fetch the libraries after all. Triton goes in for real: frameworks import it without asking.
 
 Used in image builds, by `make demo` and by `make test`. Standard library and pip only.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 from pip._vendor.packaging.requirements import Requirement
 from pip._vendor.packaging.utils import canonicalize_name
 
-STUBBED = re.compile(r"^(nvidia-.*|cuda-.*|triton)$")
+STUBBED = re.compile(r"^(nvidia-.*|cuda-.*)$")
 STUB_INSTALLER = "phantora-stub"
 
 
