@@ -1,9 +1,9 @@
 """Installs torch without NVIDIA's libraries into the interpreter that runs this file.
 
 Nothing on a simulated GPU calls NVIDIA's libraries: the preloaded shim answers in their place. Installed they are
-more than 4 GB. So torch itself goes in with `--no-deps`, then what else it needs; the NVIDIA packages are satisfied by stub
-distributions that consist of metadata alone. Without these, the next `pip install` of anything that depends on torch
-would fetch the libraries after all. Triton goes in for real: frameworks import it without asking.
+more than 4 GB. So torch itself goes in with `--no-deps`, then what else it needs; the NVIDIA packages are satisfied
+by stub distributions that consist of metadata alone. Without these, the next `pip install` of anything that depends
+on torch would fetch the libraries after all. Triton goes in for real: frameworks import it without asking.
 
 Used in image builds, by `make demo` and by `make test`. Standard library and pip only.
 """
