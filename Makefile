@@ -10,7 +10,7 @@ CMAKE_ARGS ?=
 CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
 CTEST := $(dir $(CMAKE))ctest
 
-.PHONY: help demo test install native shim check-abi lint format typecheck sanitize fuzz bench-null wheel clean torch
+.PHONY: help demo test test-long install native shim check-abi lint format typecheck sanitize fuzz bench-null wheel clean torch
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -30,6 +30,10 @@ demo: install  ## simulate examples/llama_fsdp.py on 8 GPUs: in a container, or 
 test: install torch  ## all tests, in one pytest run
 	$(BIN)/python -m pip install --quiet --group test
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest $(PYTEST_ARGS)
+
+test-long: install torch  ## the tests that take minutes each: examples on 16 GPUs, TorchTitan 8B, every variation of determinism
+	$(BIN)/python -m pip install --quiet --group test
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/pytest -m long $(PYTEST_ARGS)
 
 $(BIN)/cmake: $(BIN)/python
 	$(BIN)/python -m pip install --quiet cmake

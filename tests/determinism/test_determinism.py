@@ -8,7 +8,7 @@ from determinism_support import CASES, VARIATIONS, Variation, assert_different, 
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(1800)]
 
-# One run of each kind in every test run: DDP, FSDP2 and worker processes. All the rest is slow.
+# One run of each kind in every test run: DDP, FSDP2 and worker processes. All the rest is long.
 QUICK = ("ddp", "fsdp2", "dataloader")
 
 
@@ -17,7 +17,7 @@ def test_everything_at_once(name, plain, run_example):
     assert_same(plain(name), run_example(CASES[name], VARIATIONS["all of it"]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("way", VARIATIONS)
 @pytest.mark.parametrize("name", CASES)
 def test_equal_runs(name, way, plain, run_example):

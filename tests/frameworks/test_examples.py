@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from framework_support import GPUS, PROBE, rounded
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.torch, pytest.mark.long, pytest.mark.timeout(1800)]
 STEPS = 3
 
 

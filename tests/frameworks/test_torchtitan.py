@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.torch, pytest.mark.long, pytest.mark.timeout(3600)]
 SEQUENCE = 8192
 
 

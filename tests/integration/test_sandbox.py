@@ -155,6 +155,7 @@ def test_exit_code_of_a_failing_script_passes_through(phantora_command, sandbox_
     assert "the script says no" in result.stderr, what
 
 
+@pytest.mark.long
 def test_torchtitan_llama3_8b(phantora_command, sandbox_environment, repository, tmp_path):
     """Unmodified TorchTitan from the image, its configuration and text from a mount; same digest as in place."""
     tmp_path.chmod(0o755)
