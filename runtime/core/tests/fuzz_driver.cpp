@@ -92,7 +92,7 @@ int main(int argc, char** argv) {
     }
     // Left behind when the input brings us down, so that it can be run again.
     if (std::FILE* file = std::fopen("fuzz-last-input", "wb")) {
-      std::fwrite(input.data(), 1, input.size(), file);
+      if (!input.empty()) std::fwrite(input.data(), 1, input.size(), file);
       std::fclose(file);
     }
     LLVMFuzzerTestOneInput(input.data(), input.size());
