@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - kernel names are long
 """Memory-bound kernels, copies and fills: bytes over bandwidth, and never nothing."""
 
 from __future__ import annotations

@@ -62,7 +62,8 @@ class Real {
 // One list declares, defines and resolves. Second column: the version where the symbol has several.
 #define PHANTORA_REAL_FUNCTIONS(X)                                                                                     \
   X(clock_gettime, nullptr)                                                                                            \
-  X(clock_getres, nullptr) X(gettimeofday, nullptr) X(time, nullptr) X(timespec_get, nullptr) X(nanosleep, nullptr) X( \
+  X(clock_getres, nullptr)                                                                                             \
+  X(gettimeofday, nullptr) X(time, nullptr) X(timespec_get, nullptr) X(nanosleep, nullptr) X(                          \
       clock_nanosleep, nullptr) X(usleep, nullptr) X(sleep, nullptr) X(pthread_cond_wait, "GLIBC_2.3.2")               \
       X(pthread_cond_timedwait, "GLIBC_2.3.2") X(pthread_cond_clockwait, nullptr) X(                                   \
           pthread_cond_broadcast, "GLIBC_2.3.2") X(pthread_mutex_timedlock, nullptr)                                   \
