@@ -224,6 +224,7 @@ void detach(int rank, std::uint64_t clock_ns, std::uint64_t identity) {
   g_state.exited.store(false);
   g_state.cpu_counted_ns = real_ns(CLOCK_PROCESS_CPUTIME_ID);
   t_thread.driving = false;
+  t_thread.leads = true;
   t_thread.identity = identity;
   t_thread.named = true;
   g_state.mode.store(static_cast<int>(Mode::kDetached), std::memory_order_release);
@@ -269,9 +270,11 @@ std::uint64_t now_ns() {
   switch (current_mode()) {
     case Mode::kActor:
       if (t_thread.driving) return g_state.clock.load(std::memory_order_relaxed);
+      if (t_thread.behind != 0) return std::max(t_thread.own, t_thread.seen);
       return std::max({g_state.header->global_ns.load(std::memory_order_relaxed), t_thread.own, t_thread.seen});
     case Mode::kDetached:
-      return std::max(stamp_ns(), g_state.seen.load(std::memory_order_relaxed));
+      return std::max(
+          {stamp_ns(), g_state.clock.load(std::memory_order_relaxed), g_state.seen.load(std::memory_order_relaxed)});
     default:
       return real_ns(CLOCK_MONOTONIC);
   }
@@ -283,14 +286,14 @@ std::uint64_t stamp_ns() {
       return t_thread.driving ? g_state.clock.load(std::memory_order_relaxed) : t_thread.own;
     case Mode::kDetached: {
       if (g_state.header->clock_mode != wire::ClockMode::kMeasured)
-        return g_state.clock.load(std::memory_order_relaxed);
+        return t_thread.leads ? g_state.clock.load(std::memory_order_relaxed) : t_thread.own;
       // Measured: a worker's clock moves by its CPU time too (rule 12).
       SpinGuard guard(g_state.lock);
       const std::uint64_t used = real_ns(CLOCK_PROCESS_CPUTIME_ID);
       const std::uint64_t clock_ns = g_state.clock.load() + (used - g_state.cpu_counted_ns);
       g_state.cpu_counted_ns = used;
       g_state.clock.store(clock_ns);
-      return clock_ns;
+      return std::max(clock_ns, t_thread.own);
     }
     default:
       return 0;
@@ -310,9 +313,9 @@ void move_clock_to(std::uint64_t clock_ns) {
 }
 
 void join(std::uint64_t clock_ns) {
-  if (current_mode() == Mode::kDetached || is_driver()) {
+  if (is_driver() || (current_mode() == Mode::kDetached && t_thread.leads)) {
     move_clock_to(clock_ns);
-  } else if (is_actor()) {
+  } else if (is_virtual()) {
     t_thread.own = std::max(t_thread.own, clock_ns);
   }
 }
@@ -320,7 +323,12 @@ void join(std::uint64_t clock_ns) {
 void advance(std::uint64_t ns) {
   if (ns == 0) return;
   if (current_mode() == Mode::kDetached) {
-    g_state.clock.fetch_add(ns);
+    // A child's other threads (one that sends what its queue holds) work beside its main one, in real time.
+    if (t_thread.leads) {
+      g_state.clock.fetch_add(ns);
+    } else {
+      t_thread.own += ns;
+    }
   } else if (is_driver()) {
     SpinGuard guard(g_state.lock);
     publish_clock_locked(g_state.clock.load(std::memory_order_relaxed) + ns);
@@ -334,6 +342,7 @@ void charge(CallKind kind) {
 void clock_read_guard() {
   // A loop that spins until some time has passed must end; no ordinary code reads the clock this often without an op.
   if (++t_thread.reads <= kGuardReads) return;
+  t_thread.behind = 0;
   advance(kGuardStepNs);
 }
 
@@ -359,7 +368,7 @@ void leave_blocking() {
 
 void send_exit(int status) {
   if (!is_virtual() || getpid() != g_state.pid || g_state.exited.exchange(true)) return;
-  const std::uint64_t last = stamp_ns();
+  const std::uint64_t last = std::max(stamp_ns(), g_state.clock.load());
   auto* clocks = at_offset<wire::ChildClock>(g_state.header->clock_offset);
   const auto pid = static_cast<std::uint64_t>(g_state.pid);
   auto& slot = clocks[pid % wire::kClockSlots];

@@ -87,6 +87,7 @@ struct Scope {
 // Plain data, so that it needs no construction and is usable in the earliest and the last moments of a thread.
 struct Thread {
   bool driving;
+  bool leads;           // detached child: its first thread, whose clock is the process's
   bool named;           // identity given (by pthread_create, attach or a fork)
   std::uint8_t pins;    // 0 not looked at, 1 an ordinary thread, 2 a DataLoader's pinning thread: never drives
   bool polled_child;    // the last look at a child found it running: sleeps take real time too (rule 9)
@@ -99,8 +100,11 @@ struct Thread {
   std::uint32_t created;  // threads this one created
   std::uint64_t identity;
   std::uint64_t random_blocks;
-  std::uint64_t own;   // helper thread: clock handed to it or slept by it (rule 12); free of real time
-  std::uint64_t seen;  // helper thread: global time when its last untracked wait ended
+  std::uint64_t own;     // helper thread: clock handed to it or slept by it (rule 12); free of real time. A detached
+                         // child's further threads: their ops too
+  std::uint64_t seen;    // helper thread: global time when its last untracked wait ended
+  std::uint32_t behind;  // helper thread: waits in a row whose deadline global time had long passed when they ended; it
+                         // sees the deadline meanwhile, as if it had been woken in time. 0: it sees global time
   Scope scopes[kMaxScopes];
 };
 

@@ -139,6 +139,7 @@ template <typename Look>
 void wait_for(Look look, Record&& record) {
   if (!t_thread.driving) {
     poll_until_complete(look, record);
+    t_thread.behind = 0;
     t_thread.seen = g_state.header->global_ns.load(std::memory_order_relaxed);
     return;
   }

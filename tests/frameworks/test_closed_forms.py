@@ -230,6 +230,13 @@ def test_a_missing_collective_is_a_hang_at_once(phantora_command, repository, tm
     assert "through" not in run.log(0) and "through" in run.log(1)
 
 
+def test_a_sleep_longer_than_the_groups_time_out_is_no_alarm(phantora_command, repository, tmp_path):
+    run = simulate(phantora_command, repository, tmp_path / "run", 2, "patient_script.py")
+    assert run.code == 0, run.text()
+    assert run.report["verdict"] == "ok", run.text()
+    assert all("slept" in run.log(rank) for rank in (0, 1))
+
+
 def test_out_of_memory_is_a_verdict(phantora_command, repository, tmp_path):
     run = simulate(phantora_command, repository, tmp_path / "run", 1, "oom_script.py")
     assert run.code == 4, run.text()

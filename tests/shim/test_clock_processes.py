@@ -28,6 +28,34 @@ def test_a_forked_child_leaves_the_ring_and_its_clock_is_joined(run_on) -> None:
         assert [record.kind for record in run.core.actors[0].records] == [15]  # the rank's own exit and nothing else
 
 
+def test_further_threads_of_a_child_have_clocks_of_their_own(run_on) -> None:  # noqa: F811
+    """A DataLoader worker's thread that sends a batch works while the next batch is made: in which order is real time's
+    matter."""
+    got = run_on().one(
+        """
+        shim.phantora_advance_ns(5_000)
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            seen = []
+            def work():
+                shim.phantora_advance_ns(300)
+                time.sleep(0.001)
+                seen.append(shim.phantora_stamp_ns())
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+            shim.phantora_advance_ns(70)
+            os.write(writer, f"{seen[0]} {shim.phantora_stamp_ns()}".encode())
+            os._exit(0)
+        thread, process = map(int, os.read(reader, 100).split())
+        os.waitpid(pid, 0)
+        result(thread=thread, process=process, h=now())
+        """
+    )
+    assert got == {"thread": 5_000 + 300 + 1_000_000, "process": 5_070, "h": 5_070}
+
+
 def test_an_executed_child_starts_with_its_parents_clock(run_on) -> None:  # noqa: F811
     got = run_on().one(
         """

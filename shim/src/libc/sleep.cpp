@@ -43,7 +43,7 @@ void sleep_driving(std::uint64_t until_ns) {
 void sleep_helper(std::uint64_t duration_ns) {
   const std::uint64_t global = g_state.header->global_ns.load(std::memory_order_relaxed);
   std::uint64_t base = std::max(t_thread.own, t_thread.seen);
-  if (base + kResyncNs < global) base = global;
+  if (t_thread.behind == 0 && base + kResyncNs < global) base = global;
   std::atomic<std::uint32_t> word{0};
   Waiter waiter;
   waiter.deadline_ns = base + duration_ns;
@@ -61,8 +61,9 @@ void sleep_helper(std::uint64_t duration_ns) {
 // run).
 void sleep_detached(std::uint64_t duration_ns) {
   helper_jitter();
-  if (real_tid_is_main()) {
-    client::advance(duration_ns);
+  const std::uint64_t until = client::now_ns() + duration_ns;
+  client::advance(duration_ns);
+  if (t_thread.leads) {
     static constinit std::uint64_t last = 0;
     static constinit std::uint32_t close = 0;
     const std::uint64_t now = client::real_ns(CLOCK_MONOTONIC);
@@ -76,13 +77,11 @@ void sleep_detached(std::uint64_t duration_ns) {
     last = client::real_ns(CLOCK_MONOTONIC);
   } else {
     client::real_sleep_ns(std::min(duration_ns, kLongestRealNs));
-    show_time(client::now_ns() + duration_ns);
+    show_time(until);
   }
 }
 
 }  // namespace
-
-bool real_tid_is_main() { return client::real_tid() == static_cast<pid_t>(raw_syscall(SYS_getpid)); }
 
 void sleep_virtual(std::uint64_t duration_ns) {
   if (duration_ns == 0) {

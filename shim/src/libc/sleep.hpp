@@ -6,6 +6,5 @@
 namespace phantora::libc {
 
 void sleep_virtual(std::uint64_t duration_ns);
-bool real_tid_is_main();
 
 }  // namespace phantora::libc

@@ -35,7 +35,7 @@ struct Start {
 // Runs when a thread ends, however it ends.
 struct ThreadEnd {
   ~ThreadEnd() {
-    if (client::is_actor() && !t_thread.driving && t_thread.own > 0) {
+    if (client::is_virtual() && !t_thread.driving && !t_thread.leads && t_thread.own > 0) {
       auto& slot = clock_slot(pthread_self());
       slot.clock_ns.store(t_thread.own);
       slot.thread.store(pthread_self(), std::memory_order_release);
@@ -72,7 +72,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 }
 
 int pthread_join(pthread_t thread, void** result) {
-  if (!client::is_actor()) return libc::real::pthread_join(thread, result);
+  if (!client::is_virtual()) return libc::real::pthread_join(thread, result);
   int error = 0;
   {
     libc::Outside outside;

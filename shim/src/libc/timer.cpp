@@ -19,6 +19,7 @@ using client::t_thread;
 
 constexpr std::int64_t kLookAgainNs = 1'000'000'000;  // should a wake-up of the core ever be missed
 constexpr std::int64_t kWakeAgainNs = 1'000'000;      // a waiter that was not yet asleep when it was woken
+constexpr std::uint32_t kCatchUpWaits = 64;           // then a helper that fell behind sees global time
 constexpr std::size_t kTimerStack = 64 * 1024;
 
 constinit client::SpinLock g_lock;
@@ -106,7 +107,11 @@ TimedWait::TimedWait(Waiter& waiter) : waiter_(waiter) {
   helper_jitter();
   waiter.driving = client::is_driver();
   start_timer_thread();
-  if (waiter.driving) client::enter_blocking();
+  if (waiter.driving) {
+    client::enter_blocking();
+  } else {
+    t_thread.seen = client::now_ns();
+  }
   client::SpinGuard guard(g_lock);
   waiter.next = g_waiters;
   if (g_waiters != nullptr) g_waiters->previous = &waiter;
@@ -129,8 +134,14 @@ TimedWait::~TimedWait() {
     client::leave_blocking();
     if (timed_out_) client::move_clock_to(waiter_.deadline_ns);
   } else {
-    t_thread.seen =
-        std::max(g_state.header->global_ns.load(std::memory_order_relaxed), timed_out_ ? waiter_.deadline_ns : 0);
+    // Global time may have jumped over many of its deadlines (the script slept). A watchdog that saw that jump would
+    // take work that is long done for overdue before it looks whether it is done: it goes from deadline to deadline.
+    const std::uint64_t global = g_state.header->global_ns.load(std::memory_order_relaxed);
+    const bool late = global > waiter_.deadline_ns;
+    t_thread.behind = late && t_thread.behind < kCatchUpWaits ? t_thread.behind + 1 : 0;
+    const std::uint64_t reached = timed_out_ || late ? waiter_.deadline_ns : 0;
+    t_thread.seen = std::max({t_thread.seen, reached, t_thread.behind != 0 ? 0 : global});
+    t_thread.reads = 0;
     helper_jitter();
   }
   errno = error;
@@ -147,6 +158,7 @@ Outside::~Outside() {
   if (client::is_driver()) {
     client::leave_blocking();
   } else if (client::is_actor()) {
+    t_thread.behind = 0;
     t_thread.seen = g_state.header->global_ns.load(std::memory_order_relaxed);
     helper_jitter();
   }

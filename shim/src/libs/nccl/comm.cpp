@@ -124,7 +124,6 @@ int init(void** target, int ranks, const std::string& id, int rank, const abi::N
   wanted.label = label_of(config);
   wanted.ranks = ranks;
   wanted.rank = rank;
-  client::charge(client::CallKind::kCommInit);
   return submit(std::move(wanted));
 }
 
@@ -144,7 +143,6 @@ int split(Comm* parent, int color, int key, void** target, const abi::NcclConfig
   wanted.color = color;
   wanted.key = key;
   wanted.label = label_of(config);
-  client::charge(client::CallKind::kCommInit);
   return submit(std::move(wanted));
 }
 
