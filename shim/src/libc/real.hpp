@@ -60,33 +60,25 @@ class Real {
 };
 
 // One list declares, defines and resolves. Second column: the version where the symbol has several.
-#define PHANTORA_REAL_FUNCTIONS(X)                                                                                     \
-  X(clock_gettime, nullptr)                                                                                            \
-  X(clock_getres, nullptr)                                                                                             \
-  X(gettimeofday, nullptr) X(time, nullptr) X(timespec_get, nullptr) X(nanosleep, nullptr) X(                          \
-      clock_nanosleep, nullptr) X(usleep, nullptr) X(sleep, nullptr) X(pthread_cond_wait, "GLIBC_2.3.2")               \
-      X(pthread_cond_timedwait, "GLIBC_2.3.2") X(pthread_cond_clockwait, nullptr) X(                                   \
-          pthread_cond_broadcast, "GLIBC_2.3.2") X(pthread_mutex_timedlock, nullptr)                                   \
-          X(pthread_mutex_clocklock, nullptr) X(pthread_mutex_trylock, nullptr) X(pthread_create, nullptr) X(          \
-              pthread_join, nullptr) X(sem_wait, nullptr) X(sem_trywait, nullptr) X(sem_timedwait, nullptr)            \
-              X(sem_clockwait, nullptr) X(sem_post, nullptr) X(ppoll, nullptr) X(poll, nullptr) X(select, nullptr) X(  \
-                  pselect, nullptr) X(epoll_wait, nullptr) X(epoll_pwait, nullptr) X(read, nullptr) X(readv, nullptr)  \
-                  X(recv, nullptr) X(recvfrom, nullptr) X(recvmsg, nullptr)                                            \
-                      X(accept, nullptr) X(accept4, nullptr) X(connect, nullptr) X(open, nullptr) X(open64, nullptr)   \
-                          X(openat, nullptr) X(openat64, nullptr) X(close, nullptr) X(dup2, nullptr)                   \
-                              X(dup3, nullptr) X(flock, nullptr) X(fcntl, nullptr) X(fcntl64, nullptr)                 \
-                                  X(lockf, nullptr) X(lockf64, nullptr) X(fopen, nullptr) X(fopen64, nullptr)          \
-                                      X(execve, nullptr) X(execvpe, nullptr) X(posix_spawn, nullptr)                   \
-                                          X(posix_spawnp, nullptr) X(waitpid, nullptr) X(wait4, nullptr)               \
-                                              X(waitid, nullptr) X(_exit, nullptr)                                     \
-                                                  X(quick_exit, nullptr) X(gethostname, nullptr) X(uname, nullptr) X(  \
-                                                      sysconf, nullptr) X(sched_getaffinity, nullptr)                  \
-                                                      X(sched_setaffinity, nullptr) X(pthread_getaffinity_np, nullptr) \
-                                                          X(pthread_setaffinity_np, nullptr) X(get_nprocs, nullptr)    \
-                                                              X(get_nprocs_conf, nullptr)                              \
-                                                                  X(getaddrinfo, nullptr) X(gethostbyname, nullptr)    \
-                                                                      X(gethostbyname2, nullptr)                       \
-                                                                          X(gethostbyname_r, nullptr)
+// clang-format off
+#define PHANTORA_REAL_FUNCTIONS(X) \
+  X(clock_gettime, nullptr) X(clock_getres, nullptr) X(gettimeofday, nullptr) X(time, nullptr) \
+  X(timespec_get, nullptr) X(nanosleep, nullptr) X(clock_nanosleep, nullptr) X(usleep, nullptr) X(sleep, nullptr) \
+  X(pthread_cond_wait, "GLIBC_2.3.2") X(pthread_cond_timedwait, "GLIBC_2.3.2") X(pthread_cond_clockwait, nullptr) \
+  X(pthread_cond_broadcast, "GLIBC_2.3.2") X(pthread_mutex_timedlock, nullptr) X(pthread_mutex_clocklock, nullptr) \
+  X(pthread_mutex_trylock, nullptr) X(pthread_create, nullptr) X(pthread_join, nullptr) X(sem_wait, nullptr) \
+  X(sem_trywait, nullptr) X(sem_timedwait, nullptr) X(sem_clockwait, nullptr) X(sem_post, nullptr) X(ppoll, nullptr) \
+  X(poll, nullptr) X(select, nullptr) X(pselect, nullptr) X(epoll_wait, nullptr) X(epoll_pwait, nullptr) \
+  X(read, nullptr) X(readv, nullptr) X(recv, nullptr) X(recvfrom, nullptr) X(recvmsg, nullptr) X(accept, nullptr) \
+  X(accept4, nullptr) X(connect, nullptr) X(open, nullptr) X(open64, nullptr) X(openat, nullptr) \
+  X(openat64, nullptr) X(close, nullptr) X(dup2, nullptr) X(dup3, nullptr) X(flock, nullptr) X(fcntl, nullptr) \
+  X(fcntl64, nullptr) X(lockf, nullptr) X(lockf64, nullptr) X(fopen, nullptr) X(fopen64, nullptr) X(execve, nullptr) \
+  X(execvpe, nullptr) X(posix_spawn, nullptr) X(posix_spawnp, nullptr) X(waitpid, nullptr) X(wait4, nullptr) \
+  X(waitid, nullptr) X(_exit, nullptr) X(quick_exit, nullptr) X(gethostname, nullptr) X(uname, nullptr) \
+  X(sysconf, nullptr) X(sched_getaffinity, nullptr) X(sched_setaffinity, nullptr) X(pthread_getaffinity_np, nullptr) \
+  X(pthread_setaffinity_np, nullptr) X(get_nprocs, nullptr) X(get_nprocs_conf, nullptr) X(getaddrinfo, nullptr) \
+  X(gethostbyname, nullptr) X(gethostbyname2, nullptr) X(gethostbyname_r, nullptr)
+// clang-format on
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wignored-attributes"
