@@ -1,17 +1,18 @@
-"""Compares two canonical op logs (format: runtime/core/src/oplog.hpp) and says in words where they first differ.
+"""Compares two canonical op logs and says in words where they first differ.
 
 python tests/determinism/oplog_diff.py RUN_A RUN_B      (run directories, or oplog files as they lie there)
 """
 
 from __future__ import annotations
 
-import gzip
 import struct
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # as a script too
+import oplog
 
 TYPES = (
     *("none", "kernel", "gemm", "memcpy", "memset", "event_record", "stream_wait", "collective"),
@@ -48,78 +49,27 @@ class Op:
 
 
 class Log:
-    """A log's ops in order, with names put in."""
+    """A log's ops in order, in words."""
 
-    def __init__(self, data: bytes) -> None:
-        if data[:8] != b"PHNTLOG1":
-            raise ValueError("not an op log of version 1")
-        self._data, self._at = data, 8
-        self._names = {0: ""}
-        self._sources: dict[int, str] = {}
-        self._comms: dict[int, str] = {}
-        self.end = 0
-        self.ops = list(self._read())
+    def __init__(self, log: oplog.Log) -> None:
+        self._log = log
+        self.end = log.last_ns
+        self.ops = [self._in_words(op) for op in log.ops]
 
-    def _number(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._data[self._at]
-            self._at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    def _signed(self) -> int:
-        value = self._number()
-        return value >> 1 ^ -(value & 1)
-
-    def _take(self, count: int) -> bytes:
-        self._at += count
-        return self._data[self._at - count : self._at]
-
-    def _read(self) -> Iterator[Op]:
-        shapes: dict[int, tuple[int, bytes]] = {}
-        sequences: dict[int, int] = {}
-        before = 0
-        while self._at < len(self._data):
-            tag = self._take(1)[0]
-            if tag == 1:
-                key = struct.unpack("<Q", self._take(8))[0]
-                self._names[key] = self._take(self._number()).decode(errors="replace")
-            elif tag == 2:
-                key, rank, child, device, stream = (self._number() for _ in range(5))
-                place = f"rank {rank}" + (f" child {child}" if child else "")
-                self._sources[key] = place + (f" device {device} stream {stream - 1}" if stream else " host")
-            elif tag == 3:
-                key = self._number()
-                shapes[key] = (self._take(1)[0], self._take(72))
-            elif tag == 4:
-                key = self._number()
-                label = self._take(self._number()).decode(errors="replace")
-                self._comms[key] = f"'{label}' {[self._number() for _ in range(self._number())]}"
-            elif tag == 5:
-                source = self._number()
-                sequences[source] = sequences.get(source, 0) + self._signed()
-                kind, words = shapes[self._number()]
-                before = start = before + self._number()
-                end, issue = start + self._number(), start - self._signed()
-                extra: tuple[str | int, ...] = ()
-                if TYPES[kind] == "collective":
-                    number, group, late = (self._number() for _ in range(3))
-                    extra = (f"collective #{number},", f"group {group},", f"arrived {start - late}")
-                elif TYPES[kind] == "stream_wait":
-                    recorder, number = self._number(), self._number()
-                    extra = (f"for {self._sources[recorder]} #{number}" if recorder else "for nothing",)
-                what = self._describe(TYPES[kind], words)
-                yield Op(self._sources[source], sequences[source], TYPES[kind], what, start, end, issue, extra)
-            elif tag == 6:
-                self.end = self._number()
-            else:
-                raise ValueError(f"item {tag} at byte {self._at - 1}")
+    def _in_words(self, op: oplog.Op) -> Op:
+        kind = TYPES[op.kind]
+        extra: tuple[str | int, ...] = ()
+        if op.kind == oplog.COLLECTIVE:
+            number, group, late = op.extra
+            extra = (f"collective #{number},", f"group {group},", f"arrived {op.start - late}")
+        elif op.kind == oplog.STREAM_WAIT:
+            recorder, number = op.extra
+            extra = (f"for {_place(self._log.sources[recorder])} #{number}" if recorder else "for nothing",)
+        what = self._describe(kind, op.payload)
+        return Op(_place(op.source), op.sequence, kind, what, op.start, op.end, op.issue, extra)
 
     def _name(self, key: int) -> str:
-        return self._names.get(key) or f"name {key:#x}"
+        return "" if key == 0 else self._log.names.get(key) or f"name {key:#x}"
 
     def _describe(self, kind: str, words: bytes) -> str:
         if kind == "kernel":
@@ -135,17 +85,22 @@ class Log:
             return f"{size} B" + (f" {_COPIES[how]}, pinned {pinned}, peer {peer}" if kind == "memcpy" else "")
         if kind == "collective":
             comm, peer, how, data, reduction, count, size = struct.unpack_from("<IiBBB5xQQ", words)
-            group = self._comms.get(comm, "")
+            group = "'{}' {}".format(*self._log.comms[comm]) if comm in self._log.comms else ""
             return f"{COLLECTIVES[how]} on {comm} {group} type {data} op {reduction} peer {peer}: {count}, {size} B"
         if kind == "mark":
             how, value, text = struct.unpack_from("<Q2Q", words)
-            return f"{_MARKS[how]} {value} {self._names.get(text, '')}"
+            return f"{_MARKS[how]} {value} {self._log.names.get(text, '')}"
         if kind == "host_work":
             duration, text = struct.unpack_from("<2Q", words)
-            return f"{duration} ns {self._names.get(text, '')}"
+            return f"{duration} ns {self._log.names.get(text, '')}"
         if kind == "exit":
             return f"status {struct.unpack_from('<i', words)[0]}"
         return "" if not any(words) else words.hex()
+
+
+def _place(source: oplog.Source) -> str:
+    place = f"rank {source.rank}" + (f" child {source.child}" if source.child else "")
+    return place + (f" device {source.device} stream {source.stream}" if source.stream >= 0 else " host")
 
 
 def _compared(op: Op, other: Op) -> str:
@@ -194,9 +149,7 @@ def _of_one_source(first: Log, second: Log) -> list[str]:
 
 def read(path: Path) -> Log:
     """Reads a run directory's log, or the file itself."""
-    file = path / "oplog" if path.is_dir() else path
-    data = file.read_bytes()
-    return Log(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    return Log(oplog.read(path))
 
 
 def main() -> int:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import oplog
 import pytest
-from oplog_support import GEMM, RECV, SEND, Op, read_ops
+from oplog import GEMM, RECV, SEND, Op
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 SCRIPTS = Path("tests/frameworks")
@@ -86,7 +87,7 @@ def forms(phantora_command, repository, tmp_path_factory) -> Forms:
     pairs = [line.split(" = ") for line in (run.out / "core.conf").read_text().splitlines() if " = " in line]
     settings = dict(pairs)
     prices = {name[5:]: int(value) for name, value in settings.items() if name.startswith("host.") and value.isdigit()}
-    return Forms(run, parts, read_ops(run.out), prices, int(settings["epoch_ns"]))
+    return Forms(run, parts, oplog.read(run.out).ops, prices, int(settings["epoch_ns"]))
 
 
 def test_nothing_was_late(forms):

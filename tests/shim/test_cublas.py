@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-import oplog_reader
+import oplog
 from shim_support import need, run_snippet
 
 LIBRARY = """
@@ -183,7 +183,7 @@ def test_records_hold_the_exact_sizes(phantora_command, tmp_path):
     log = subprocess.run([*phantora_command, "report", str(out), "--oplog"], env=env, capture_output=True, check=True)
     found = [
         (name, *(fields[key] for key in ("m", "n", "k", "batch", "type_a", "type_c", "transpose_a", "transpose_b")))
-        for name, fields in oplog_reader.gemms(oplog_reader.Log(log.stdout))
+        for name, fields in oplog.Log(log.stdout).gemms()
     ]
     float32, bfloat16, fp8 = 8, 10, 11  # wire::DataType
     assert found == [
