@@ -21,6 +21,7 @@ _FROM_CORE = (
     "hang",
     "mismatch",
     "late_ops",
+    "order_errors",
     "costs",
     "unknown_kernels",
     "communication",
@@ -66,6 +67,7 @@ def build(
         "mismatch": None,
         "notes": [],
         "late_ops": 0,
+        "order_errors": 0,
         "costs": dict.fromkeys(_SOURCES),
         "unknown_kernels": [],
         "communication": [],
@@ -94,6 +96,8 @@ def exit_code(report: dict[str, Any], ending: Ending) -> ExitCode:
         return ExitCode.TIMEOUT
     if ending.reason is Reason.INTERRUPTED:
         return ExitCode.INTERRUPTED
+    if report["order_errors"]:
+        return ExitCode.OUR_BUG
     if report["verdict"] in ("oom", "hang", "mismatch"):
         return ExitCode.VERDICT
     if report["verdict"] == "failed":

@@ -93,7 +93,7 @@ class Run:
 
     def assert_sound(self, case: Case) -> None:
         assert self.report["verdict"] == "ok", f"{self.command}\n{self.report['message']}"
-        assert self.report["late_ops"] == 0, self.command
+        assert (self.report["late_ops"], self.report["order_errors"]) == (0, 0), self.command
         assert len(self.report["steps"]) == case.steps, self.command
         assert len(self.digest) == 64, self.command
 

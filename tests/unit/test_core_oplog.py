@@ -124,6 +124,36 @@ def test_equal_runs_give_equal_bytes_whatever_real_time_does(tmp_path):
             ends[op.rank, op.stream] = op.end
 
 
+def test_a_stream_that_waits_long_keeps_its_place_in_the_log(tmp_path):
+    """Its wait begins before thousands of others' ops that are written meanwhile, and ends after them."""
+    with running(tmp_path, 2, ring_slots=1024) as (core, ranks):
+
+        def waits(rank):
+            comm = rank.comm_init(2, 0)
+            rank.collective(comm, ALL_REDUCE, 64, 1, stream=2)
+            rank.event_record(1, stream=2)
+            rank.stream_wait(1, stream=1)
+            rank.wait_device()
+            rank.exit()
+
+        def comes_late(rank):
+            comm = rank.comm_init(2, 1)
+            for _ in range(40_000):
+                rank.kernel(10, stream=1, cost=10)
+            rank.collective(comm, ALL_REDUCE, 64, 1, stream=1)
+            rank.wait_device()
+            rank.exit()
+
+        together(lambda: waits(ranks[0]), lambda: comes_late(ranks[1]))
+        report = core.finish()
+    assert (report["verdict"], report["order_errors"]) == ("ok", 0)
+    log = Log(core.oplog())
+    (wait,) = [op for op in log.ops if op.kind == STREAM_WAIT]
+    (joined,) = [op for op in log.ops if op.is_collective(1) and op.rank == 1]
+    assert log.ops.index(wait) < 10 and wait.end == joined.end
+    assert [op.start for op in log.ops] == sorted(op.start for op in log.ops)
+
+
 def test_one_nanosecond_changes_the_log(tmp_path):
     logs = []
     for extra in (0, 1):

@@ -99,7 +99,8 @@ def test_schema_1_has_every_key_even_without_a_core():
     made, _ = build(core=None, ending=Ending(Reason.CORE_FAULT, fault="it fell"))
     assert set(made) == {
         "schema", "verdict", "message", "failed_conditions", "world_size", "nodes", "gpu", "cluster", "clock", "torch",
-        "steps", "step_time_ns", "memory", "oom", "hang", "mismatch", "notes", "late_ops", "costs", "unknown_kernels",
+        "steps", "step_time_ns", "memory", "oom", "hang", "mismatch", "notes", "late_ops", "order_errors", "costs",
+        "unknown_kernels",
         "communication", "real", "digest",
     }  # fmt: skip
     assert set(made["costs"]) == {"measured", "interpolated", "analytical", "calibrated", "unknown"}

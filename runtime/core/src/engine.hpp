@@ -188,7 +188,7 @@ class Engine final : public Replies {
   Instant global_ = 0;
   Instant least_ = 0;  // least bound, kept while events are processed
   std::uint64_t late_ops_ = 0, records_ = 0, forced_ = 0, unblocks_ = 0;
-  std::multiset<Instant> moving_since_;
+  std::multiset<Instant> moving_since_;  // starts of what has begun and is not in the log yet
   std::vector<Instance*> ended_;  // but a unit of theirs goes on
   std::vector<Unit*> done_units_;
   std::unordered_map<const Unit*, std::unique_ptr<Unit>> units_;

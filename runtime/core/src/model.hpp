@@ -67,6 +67,7 @@ struct StreamOp {
   std::uint32_t shape = 0;
   std::shared_ptr<Recording> recording;  // event record; stream wait (null: never recorded, nothing to wait for)
   Unit* unit = nullptr;
+  bool holds_log = false;  // a stream wait that has begun and does not know its end
 };
 
 struct Stream {

@@ -106,8 +106,12 @@ void Engine::resolve_pending(Stream& stream) {
       if (op.recording->completion == kNever) {
         auto& streams = op.recording->streams;
         if (std::find(streams.begin(), streams.end(), &stream) == streams.end()) streams.push_back(&stream);
+        // It has begun, whenever it ends: the log stays open from here.
+        if (!op.holds_log) moving_since_.insert(start);
+        op.holds_log = true;
         return;
       }
+      if (op.holds_log) moving_since_.erase(moving_since_.find(start));
       end = later(start, op.recording->completion);
     } else {
       end = start + shapes_[op.shape].cost.duration_ns;
