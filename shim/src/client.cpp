@@ -233,6 +233,7 @@ void detach(int rank, std::uint64_t clock_ns, std::uint64_t identity) {
 void reset_after_fork() {
   // Only this thread lives on. What the parent held back or waited for stays the parent's.
   g_state.lock.reset();
+  stop_holding(true);
   close_connections();
   if (!is_virtual()) {
     g_state.pid = getpid();

@@ -15,17 +15,86 @@ namespace phantora::client {
 namespace {
 
 constexpr std::int64_t kLookAgainNs = 1'000'000'000;
+constexpr std::int64_t kHeldLookNs = 20'000;
+constexpr int kHeldLooks = 1'000;
+constexpr std::size_t kHolders = 16;
 
-// Publishes everything up to `head`. The check is made here, because op scopes fill fields in late.
-void publish_locked() {
+// Threads whose op scopes hold records back, and from which record on. What others publish stops there: whether another
+// thread flushes before or after an op ends is a matter of real time. A thread that finds no place holds nothing back.
+struct Holder {
+  const Thread* thread;
+  std::uint64_t first;
+};
+constinit Holder g_holders[kHolders] = {};
+constinit std::size_t g_holder_count = 0;
+
+Holder* own_holder_locked() {
+  if (g_holder_count == 0) return nullptr;
+  for (auto& holder : g_holders) {
+    if (holder.thread == &t_thread) return &holder;
+  }
+  return nullptr;
+}
+
+bool hold_locked(std::uint64_t index) {
+  Holder* own = own_holder_locked();
+  if (own == nullptr) {
+    for (auto& holder : g_holders) {
+      if (holder.thread == nullptr) own = &holder;
+    }
+    if (own == nullptr) return false;
+    *own = {&t_thread, index};
+    ++g_holder_count;
+  } else if (own->first < g_state.published_head) {
+    own->first = index;  // a wait inside the op has published what was held until then
+  }
+  return true;
+}
+
+void release_locked() {
+  Holder* own = own_holder_locked();
+  if (own == nullptr) return;
+  own->thread = nullptr;
+  --g_holder_count;
+}
+
+// First record that another thread holds back; `head` when none does.
+std::uint64_t limit_locked() {
+  std::uint64_t limit = g_state.head;
+  if (g_holder_count == 0) return limit;
+  for (const auto& holder : g_holders) {
+    const bool other = holder.thread != nullptr && holder.thread != &t_thread;
+    if (other && holder.first >= g_state.published_head) limit = std::min(limit, holder.first);
+  }
+  return limit;
+}
+
+// Publishes the records before `end`. The check is made here, because op scopes fill fields in late.
+void publish_locked(std::uint64_t end) {
   auto& state = g_state;
-  for (std::uint64_t index = state.published_head; index < state.head; ++index) {
+  for (std::uint64_t index = state.published_head; index < end; ++index) {
     Record& record = state.ring[index % state.slots];
     record.check = wire::record_check(record);
   }
-  state.published_head = state.head;
-  state.block->head.store(state.head, std::memory_order_release);
-  state.block->host_ns.store(state.clock.load(std::memory_order_relaxed), std::memory_order_release);
+  state.published_head = std::max(state.published_head, end);
+  state.block->head.store(state.published_head, std::memory_order_release);
+  const std::uint64_t clock_ns = state.published_head < state.head
+                                     ? state.ring[state.published_head % state.slots].issue_ns
+                                     : state.clock.load(std::memory_order_relaxed);
+  state.block->host_ns.store(clock_ns, std::memory_order_release);
+}
+
+// Before the calling thread waits: the core must see what it has issued. Another thread that holds back earlier records
+// is inside an op and mostly ends it at once; one that in turn waits for this thread does not.
+void publish_own_locked() {
+  auto& state = g_state;
+  for (int look = 0; state.published_head < t_thread.last; ++look) {
+    const std::uint64_t limit = limit_locked();
+    if (limit >= t_thread.last || look == kHeldLooks) return publish_locked(look == kHeldLooks ? state.head : limit);
+    state.lock.unlock();
+    real_sleep_ns(kHeldLookNs);
+    state.lock.lock();
+  }
 }
 
 // Waits until a slot is free. Lets go of the lock while it does.
@@ -77,7 +146,7 @@ void append_locked(CallKind kind, Record& record) {
   record.issue_ns = now;
   if (on_stream(record.type)) count_on_stream_locked(record);
   state.ring[state.head % state.slots] = record;
-  ++state.head;
+  t_thread.last = ++state.head;
   state.clock.store(now + state.header->host_cost_ns[static_cast<std::size_t>(kind)], std::memory_order_relaxed);
 }
 
@@ -141,8 +210,12 @@ void submit(CallKind kind, Record& record) {
   SpinGuard guard(g_state.lock);
   append_locked(kind, record);
   const bool many = g_state.head - g_state.published_head >= g_state.slots / 4;
-  if (held ? many : (t_thread.pending == 0 || many)) {
-    publish_locked();
+  const bool holds = held && hold_locked(g_state.head - 1);
+  if (many) {
+    publish_locked(g_state.head);
+    wake_when_half_full();
+  } else if (!holds && t_thread.pending == 0) {
+    publish_locked(limit_locked());
     wake_when_half_full();
   }
 }
@@ -150,7 +223,14 @@ void submit(CallKind kind, Record& record) {
 void flush_records() {
   if (!is_actor()) return;
   SpinGuard guard(g_state.lock);
-  if (g_state.published_head != g_state.head) publish_locked();
+  publish_own_locked();
+}
+
+void stop_holding(bool all) {
+  SpinGuard guard(g_state.lock);
+  if (!all) return release_locked();
+  for (auto& holder : g_holders) holder.thread = nullptr;
+  g_holder_count = 0;
 }
 
 void op_begin(const char* name, std::uint64_t input_bytes) {
@@ -183,8 +263,10 @@ void op_end(std::uint64_t output_bytes) {
       record.kernel.op_output_bytes = output_bytes;
     }
   }
-  if (thread.pending == 0 && state.head != state.published_head) {
-    publish_locked();
+  if (thread.pending != 0) return;
+  release_locked();
+  if (state.head != state.published_head) {
+    publish_locked(limit_locked());
     wake_when_half_full();
   }
 }
@@ -216,7 +298,7 @@ Answer ask(Record& record) {
     asked = state.head == state.published_head || !is_peek(record);
     if (asked) {
       append_locked(CallKind::kFree, record);
-      publish_locked();
+      publish_own_locked();
     }
   }
   if (!asked) {

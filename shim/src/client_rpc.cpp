@@ -216,6 +216,7 @@ void close_connections() {
 }
 
 void unregister_thread() {
+  if (t_thread.pending != 0) stop_holding(false);
   drop_connection();
   if (t_thread.wake_fd != 0) raw_syscall(SYS_close, t_thread.wake_fd - 1);
   t_thread.wake_fd = 0;

@@ -94,6 +94,7 @@ struct Thread {
   std::uint32_t reads;  // clock reads since the last op or wait
   std::uint32_t depth;
   std::uint32_t pending;  // sum over the open scopes
+  std::uint64_t last;     // index after this thread's last record
   int connection;         // file descriptor + 1; 0 none
   int wake_fd;            // likewise: event descriptor that ends a poll when a deadline passes
   std::uint32_t messages;
@@ -132,10 +133,11 @@ void fill_null_header();
 void register_driver();
 void unregister_thread();
 
-void flush_records();   // publish what op scopes hold back
-void ring_doorbell();   // a thread is about to block: the core must look
-void enter_blocking();  // a driving thread goes into a blocking libc call
-void leave_blocking();  // ... and comes back: H is at least floor_ns
+void flush_records();         // publish what the calling thread has issued, held back by its op scopes or not
+void stop_holding(bool all);  // the calling thread ends, or (all) a fork left this thread alone
+void ring_doorbell();         // a thread is about to block: the core must look
+void enter_blocking();        // a driving thread goes into a blocking libc call
+void leave_blocking();        // ... and comes back: H is at least floor_ns
 
 // An event that a pinning thread records (when the last user of a pinned block happens to be that thread, which is up
 // to real time) is no op of the run: it stands for what its stream holds at that moment.

@@ -56,9 +56,19 @@ static int peek_inside_an_op() {
   helper.join();
   return 0;
 }
-int main(int count, char**) {
+static int drive_inside_an_op() {
+  client::op_begin("watched", 1);
+  kernel(1);
+  std::atomic<bool> issued = false;
+  std::thread other([&issued] { kernel(2); issued = true; client::wait_stream(0, 2); });
+  while (!issued) {}
+  client::op_end(7);
+  other.join();
+  return 0;
+}
+int main(int count, char** arguments) {
   client::attach(std::atoi(std::getenv("RANK")));
-  if (count > 1) return peek_inside_an_op();
+  if (count > 1) return arguments[1][0] == 'p' ? peek_inside_an_op() : drive_inside_an_op();
   client::op_begin("outer", 100);
   kernel(1);
   client::op_begin("inner", 8); kernel(2); kernel(2); client::op_end(16);
@@ -116,6 +126,16 @@ def test_a_helper_that_looks_at_gpu_work_does_not_cut_an_open_op(run_of, ring_pr
     time.sleep(0.05)
     kernels = [record for record in run.core.actors[0].records if record.kind == KERNEL]
     assert [struct.unpack_from("<Q8IQQQQ", record.raw, 32)[-1] for record in kernels] == [0, 7]
+
+
+def test_another_driving_thread_does_not_cut_an_open_op(run_of, ring_program) -> None:  # noqa: F811
+    """Autograd's thread goes to rest while the main thread is on: before or after an op ends is real time's matter."""
+    run = run_of(1, build_id="development")
+    environment = {"PHANTORA_SEGMENT": run.core.segment, "RANK": "0"}
+    subprocess.run([ring_program, "drive"], env=environment, check=True, timeout=30)
+    time.sleep(0.05)
+    kernels = [record for record in run.core.actors[0].records if record.kind == KERNEL]
+    assert [struct.unpack_from("<Q8IQQQQ", record.raw, 32)[-1] for record in kernels] == [7, 0]
 
 
 def test_the_end_of_the_run_ends_a_rank_that_waits(run_on) -> None:  # noqa: F811
