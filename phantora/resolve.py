@@ -116,7 +116,8 @@ def _check_target(options: RunOptions) -> None:
         if size < 1:
             raise UsageError(f"--{short} of 1 or more", str(size), "Correct it.")
         product *= size
-    if product not in (1, options.gpus):
+    # Experts are mostly spread over ranks that the other sizes count already.
+    if not {product, product // sizes["ep"]} & {1, options.gpus}:
         given = " x ".join(f"{short} {size}" for short, size in sizes.items() if size > 1)
         raise UsageError(
             f"parallel sizes whose product is --gpus {options.gpus}",

@@ -15,6 +15,8 @@ PREFIX = "/opt/phantora"
 PYTHON = f"{PREFIX}/venv/bin/python"
 CA_IN_CONTAINER = f"{PREFIX}/ca-bundle.crt"
 
+_TEST_VARIABLES = ("PHANTORA_START_ORDER", "PHANTORA_TEST_HELPER_JITTER")
+
 
 def run(options: RunOptions) -> int:
     """Runs a script in a container. Returns the exit code.
@@ -73,6 +75,8 @@ def _environment(options: RunOptions, mounted: list[mounts.Mount]) -> dict[str, 
         "PHANTORA_ADAPTOR": f"{PREFIX}/adaptor",
         "PHANTORA_USER_PYTHONPATH": "",
     }
+    # What tests of determinism vary (ARCHITECTURE.md).
+    environment |= {name: os.environ[name] for name in _TEST_VARIABLES if name in os.environ}
     if not options.sandbox.image:  # else the image's own, which finds its own python3
         environment["PATH"] = f"{PREFIX}/venv/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     bundle = options.sandbox.ca_bundle or os.environ.get("PHANTORA_CA_BUNDLE")

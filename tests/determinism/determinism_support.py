@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,13 +101,15 @@ class Run:
 Runner = Callable[..., Run]
 
 
-def run_case(command: list[str], repository: Path, out: Path, case: Case, variation: Variation) -> Run:
-    """Runs a case in a way of its own."""
+def run_case(
+    command: list[str], repository: Path, out: Path, case: Case, variation: Variation, verb: Sequence[str] = ("run",)
+) -> Run:
+    """Runs a case in a way of its own; `verb` may carry options."""
     for module in {"torch", case.requires}:
         if importlib.util.find_spec(module) is None:  # not imported: torch alone finds no CUDA here
             pytest.skip(f"no {module} in this interpreter")
     arguments = [*case.arguments.split(), "--steps", str(case.steps)]
-    line = [*variation.before, *command, "run", f"examples/{case.example}.py", "--gpus", str(case.gpus)]
+    line = [*variation.before, *command, *verb, f"examples/{case.example}.py", "--gpus", str(case.gpus)]
     line += ["--gpus-per-node", str(min(case.gpus, case.gpus_per_node)), "--clock", "modelled", "--steps", "all"]
     line += ["--no-tui", "--out", str(out), "--", *arguments]
     settings = " ".join(f"{name}={value}" for name, value in variation.environment.items())

@@ -181,12 +181,23 @@ def test_torchtitan_llama3_8b(phantora_command, sandbox_environment, repository,
     for index in range(1, 5):  # the first line also counts what comes before training
         assert 8192 / printed[index] == pytest.approx(report["steps"][index]["duration_ns"] / 1e9, rel=0.01)
 
+    # The same in place, and both once more on one CPU with ranks started in another order and helper threads delayed.
+    odd = {"PHANTORA_START_ORDER": "shuffle:5", "PHANTORA_TEST_HELPER_JITTER": "7"}
+    cpu = str(min(os.sched_getaffinity(0)))
     line = [*phantora_command, "run", *target, "--gpus", "8", "--clock", "modelled", "--steps", "all"]
-    line += ["--env", "HF_HOME=/tmp/hf", "--name", "inside", *arguments]
-    beside = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=1700)
-    assert beside.returncode == 0, f"{' '.join(line)}\n{beside.stderr[-8000:]}"
-    in_place = json.loads((tmp_path / "runs" / "inside" / "report.json").read_text())
-    assert in_place["digest"] == report["digest"]
+    line += ["--env", "HF_HOME=/tmp/hf"]
+    for name, before, environment in (("inside", [], {}), ("odd", ["taskset", "--cpu-list", cpu], odd)):
+        beside = subprocess.run(
+            [*before, *line, "--name", name, *arguments],
+            cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True, timeout=1700,
+        )  # fmt: skip
+        assert beside.returncode == 0, f"{' '.join(line)}\n{beside.stderr[-8000:]}"
+        assert json.loads((tmp_path / "runs" / name / "report.json").read_text())["digest"] == report["digest"], name
+    options = ("--env", "HF_HOME=/tmp/hf", "--name", "odd_sandbox", "--cpus", cpu, *arguments)
+    result, what = sandbox(phantora_command, sandbox_environment | odd, target, *options, cwd=tmp_path, gpus=8)
+    assert result.returncode == 0, what
+    again = json.loads((tmp_path / "runs" / "odd_sandbox" / "report.json").read_text())
+    assert again["digest"] == report["digest"]
 
 
 def test_no_engine_is_exit_3_and_names_the_way_without(phantora_command, script, tmp_path):

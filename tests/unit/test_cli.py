@@ -66,6 +66,9 @@ def test_parallel_sizes_go_into_script_arguments(collected):
 def test_the_product_of_parallel_sizes_must_be_the_number_of_gpus(collected):
     with pytest.raises(UsageError, match="product is --gpus 8; found tp 2 x dp 2 = 4"):
         resolve.run_json(collected("train.py", "--tp", "2", "--dp", "2"))
+    # Experts spread over the ranks that --dp counts, or over ranks of their own.
+    for sizes in (("--dp", "8", "--ep", "4"), ("--dp", "2", "--ep", "4")):
+        assert resolve.run_json(collected("train.py", *sizes))["launch"]["parallel"]["ep"] == 4
 
 
 def test_gpu_and_gpus_per_node_win_over_the_cluster_and_are_noted(collected):
