@@ -185,10 +185,9 @@ def test_torchtitan_llama3_8b(phantora_command, sandbox_environment, repository,
     odd = {"PHANTORA_START_ORDER": "shuffle:5", "PHANTORA_TEST_HELPER_JITTER": "7"}
     cpu = str(min(os.sched_getaffinity(0)))
     line = [*phantora_command, "run", *target, "--gpus", "8", "--clock", "modelled", "--steps", "all"]
-    line += ["--env", "HF_HOME=/tmp/hf"]
     for name, before, environment in (("inside", [], {}), ("odd", ["taskset", "--cpu-list", cpu], odd)):
         beside = subprocess.run(
-            [*before, *line, "--name", name, *arguments],
+            [*before, *line, "--name", name, "--env", f"HF_HOME={tmp_path / 'hf' / name}", *arguments],
             cwd=tmp_path, env={**os.environ, **environment}, capture_output=True, text=True, timeout=1700,
         )  # fmt: skip
         assert beside.returncode == 0, f"{' '.join(line)}\n{beside.stderr[-8000:]}"
