@@ -13,14 +13,17 @@ pytestmark = [pytest.mark.torch, pytest.mark.long, pytest.mark.timeout(3600)]
 SEQUENCE = 8192
 
 
-def test_llama3_8b(simulate, repository, tmp_path):
+@pytest.mark.parametrize("clock", ["modelled", "measured"])
+def test_llama3_8b(clock, simulate, repository, tmp_path):
     if importlib.util.find_spec("torchtitan") is None:
         pytest.skip("no torchtitan in this interpreter")
     subprocess.run([sys.executable, "examples/titan/make_assets.py", str(tmp_path)], cwd=repository, check=True)
     arguments = ["--job.config_file", "examples/titan/llama3_8b.toml", "--metrics.log_freq", "1"]
     arguments += ["--model.hf_assets_path", str(tmp_path / "tokenizer")]
     arguments += ["--training.dataset_path", str(tmp_path / "c4_test"), "--job.dump_folder", str(tmp_path / "outputs")]
-    run = simulate(["-m", "torchtitan.train"], arguments, gpus=8, options=("--env", f"HF_HOME={tmp_path}"))
+    run = simulate(
+        ["-m", "torchtitan.train"], arguments, gpus=8, options=("--clock", clock, "--env", f"HF_HOME={tmp_path}")
+    )
     assert run.report["verdict"] == "ok", f"{run.command}\n{run.report['message']}"
     assert len(run.report["steps"]) == 5, run.command
     assert run.report["late_ops"] == 0, run.command
