@@ -18,13 +18,8 @@ class Json {
   Json(std::string value) : value_(std::move(value)) {}
   template <typename Integer>
     requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>)
-  Json(Integer value) {
-    if constexpr (std::is_signed_v<Integer>) {
-      value_ = static_cast<std::int64_t>(value);
-    } else {
-      value_ = static_cast<std::uint64_t>(value);
-    }
-  }
+  Json(Integer value)
+      : value_(static_cast<std::conditional_t<std::is_signed_v<Integer>, std::int64_t, std::uint64_t>>(value)) {}
   static Json object() {
     Json json;
     json.value_ = Object{};
