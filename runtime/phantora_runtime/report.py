@@ -26,6 +26,7 @@ _FROM_CORE = (
     "unknown_kernels",
     "communication",
     "ranks",
+    "top_kernels",
 )
 
 
@@ -71,6 +72,7 @@ def build(
         "costs": dict.fromkeys(_SOURCES),
         "unknown_kernels": [],
         "communication": [],
+        "top_kernels": [],
         "real": real,
         "digest": digest,
     }
@@ -108,6 +110,18 @@ def exit_code(report: dict[str, Any], ending: Ending) -> ExitCode:
 def write(report: dict[str, Any], folder: Path) -> None:
     """Writes report.json."""
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def append_event(report: dict[str, Any], folder: Path) -> None:
+    """Ends the event stream with what the report found: the core alone does not know how ranks failed."""
+    shown = ("verdict", "message", "failed_conditions", "step_time_ns", "oom", "real")
+    line: dict[str, Any] = {"type": "report", "at_ns": (report["steps"] or [{}])[-1].get("end_ns", 0)}
+    line |= {key: report[key] for key in shown} | {
+        "peak_device_bytes": report["memory"]["peak_device_bytes"],
+        "notes": report["notes"],
+    }
+    with open(folder / "events.jsonl", "a", encoding="utf-8") as events:
+        events.write(json.dumps(line) + "\n")
 
 
 def summary(report: dict[str, Any], folder: str) -> str:

@@ -28,6 +28,7 @@ from phantora_runtime.finish import ACK_FD_VARIABLE
 from phantora_runtime.memory import MemorySampler
 from phantora_runtime.oplog_file import OplogWriter
 from phantora_runtime.output import RankOutput
+from phantora_runtime.viewers import EventServer
 
 _TICK_S = 0.2
 _CORE_END_S = 120.0  # a long op log still has to be written
@@ -69,6 +70,7 @@ class _Supervisor:
         self._partial = Ending()
         self._control, self._control_far = control.pair()
         self._memory = MemorySampler()
+        self._viewers = EventServer(run.folder)
         self._pids: dict[int, int] = {}
         self._left = set(range(run.launch.world_size))
         self._exceptions: dict[int, dict[str, Any]] = {}
@@ -86,6 +88,12 @@ class _Supervisor:
     # -- the run, from start to report --------------------------------------------------------------------------------
 
     def run(self) -> ExitCode:
+        try:
+            return self._run_to_end()
+        finally:
+            self._viewers.finish()
+
+    def _run_to_end(self) -> ExitCode:
         processes.become_subreaper()
         processes.end_with_parent()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -98,6 +106,7 @@ class _Supervisor:
                 self._core = self._start_core(oplog)
             output = self._start_zygote()
             self._memory.start()
+            self._viewers.start()
             self._watch()
         finally:
             self._end_ranks()
@@ -375,6 +384,8 @@ class _Supervisor:
         self._remove_empty_stack_files()
         content = report.build(self._run, core_report, ending, real, digest)
         report.write(content, self._run.folder)
+        if not self._run.null_mode:
+            report.append_event(content, self._run.folder)
         self._record_torch(ending)
         code = report.exit_code(content, ending)
         folder = os.path.relpath(self._run.folder)

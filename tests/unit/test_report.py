@@ -101,7 +101,7 @@ def test_schema_1_has_every_key_even_without_a_core():
         "schema", "verdict", "message", "failed_conditions", "world_size", "nodes", "gpu", "cluster", "clock", "torch",
         "steps", "step_time_ns", "memory", "oom", "hang", "mismatch", "notes", "late_ops", "order_errors", "costs",
         "unknown_kernels",
-        "communication", "real", "digest",
+        "communication", "top_kernels", "real", "digest",
     }  # fmt: skip
     assert set(made["costs"]) == {"measured", "interpolated", "analytical", "calibrated", "unknown"}
     assert made["step_time_ns"]["median"] is None

@@ -223,6 +223,7 @@ void Engine::end_instance(Instance& instance, Instant end) {
 
 void Engine::finish_unit(Unit& unit) {
   Actor& actor = *unit.actor;
+  actor.communication_ns += unit.end - unit.arrival;
   std::vector<std::uint64_t> counted;
   for (const UnitOp& part : unit.ops) {
     LogEntry entry;

@@ -43,8 +43,15 @@ Engine::~Engine() = default;
 
 int Engine::run(const std::atomic<bool>& stop) {
   last_activity_ = quiet_since_ = real_now_ns();
-  events_.write(
-      EventStream::line("run", 0).set("world_size", header_.world_size).set("gpus_per_node", header_.gpus_per_node));
+  events_.write(EventStream::line("run", 0)
+                    .set("schema", 1)
+                    .set("world_size", header_.world_size)
+                    .set("gpus_per_node", header_.gpus_per_node)
+                    .set("gpu", config_.has("gpu.name") ? config_.get("gpu.name") : "")
+                    .set("capacity_bytes", header_.gpu.total_bytes)
+                    .set("clock", config_.has("clock") ? config_.get("clock") : "")
+                    .set("steps", config_.has("steps") ? config_.get("steps") : "all")
+                    .set("warmup", config_.get_u64("warmup", 1)));
   while (!stop && !everyone_gone()) {
     if (turn()) {
       quiet_since_ = last_activity_ = real_now_ns();
@@ -62,7 +69,13 @@ int Engine::run(const std::atomic<bool>& stop) {
   advance_outputs(true);
   log_.finish();
   write_report();
-  events_.write(EventStream::line("end", global_).set("verdict", verdict_).set("message", message_));
+  show_ranks(real_now_ns());
+  events_.write(EventStream::line("kernels", global_).set("kernels", kernels_json(false, 16)));
+  events_.write(EventStream::line("end", global_)
+                    .set("verdict", verdict_)
+                    .set("message", message_)
+                    .set("hang", hang_)
+                    .set("mismatch", mismatch_));
   events_.flush();
   return 0;
 }
@@ -232,6 +245,7 @@ void Engine::unblock(Actor& actor, Instant resume) {
   if (actor.state == Actor::State::kExited || actor.running) return;
   ++unblocks_;
   actor.floor = later(actor.floor, resume);
+  if (resume > actor.last_issue) actor.waited_ns += resume - actor.last_issue;
   actor.running = true;
   actor.doing.clear();
   if (&actor == actors_[0].get()) breakdown_.end_host_wait(later(actor.last_issue, resume));
@@ -323,29 +337,6 @@ void Engine::rest() {
                                                           [](const Actor* actor) { return actor->ring->has_more(); });
   if (!news) futex_wait(shared_.doorbell, seen, doorbell_sleep_ns_);
   shared_.core_asleep.store(0, std::memory_order_seq_cst);
-}
-
-void Engine::upkeep() {
-  const std::uint64_t now = real_now_ns();
-  if (now - last_upkeep_ < 100'000'000) return;
-  last_upkeep_ = now;
-  // What every rank is at: at most ten times a second of real time, and only when virtual time moved.
-  if (global_ >= next_rank_event_) {
-    Json ranks = Json::array();
-    for (const Actor* actor : active_) {
-      if (actor->child != 0) continue;
-      const auto& device = segment_.device(actor->rank);
-      ranks.push(std::move(Json::object()
-                               .set("rank", actor->rank)
-                               .set("h_ns", later(actor->published, actor->floor))
-                               .set("state", actor->running ? std::string("running") : actor->doing)
-                               .set("steps", actor->steps)
-                               .set("used_bytes", device.used_bytes.load(std::memory_order_relaxed))));
-    }
-    events_.write(EventStream::line("ranks", global_).set("records", records_).set("ranks", std::move(ranks)));
-    next_rank_event_ = global_ + 1;
-  }
-  events_.flush();
 }
 
 }  // namespace phantora::core

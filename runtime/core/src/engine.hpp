@@ -7,7 +7,8 @@
 //   collectives.cpp  units, collectives, send/recv
 //   requests.cpp     messages on the socket, communicators
 //   stuck.cpp        nothing can be processed: parked actors, forced events, hangs
-//   outcome.cpp      verdicts, steps, the report
+//   outcome.cpp      verdicts, steps; report.cpp: the report
+//   live.cpp         what a live view is shown
 #pragma once
 
 #include <atomic>
@@ -61,7 +62,6 @@ class Engine final : public Replies {
   void publish_time();
   void advance_outputs(bool all);
   void rest();
-  void upkeep();
   void welcome(Actor& actor);
   Instant least_bound() const;
   Instant frontier();
@@ -138,6 +138,11 @@ class Engine final : public Replies {
   void ask_for_stacks();
   Json describe_ranks();
 
+  // ---- live.cpp
+  void upkeep();
+  void show_ranks(std::uint64_t now);
+  void show_waiting();
+
   // ---- outcome.cpp
   void on_mark(Actor& actor, const wire::Record& record);
   void on_memory(Actor& actor, const wire::Record& record);
@@ -157,7 +162,7 @@ class Engine final : public Replies {
   Json step_times_json();
   double cost_spread() const;
   Json memory_json();
-  Json kernels_json(bool unknown);
+  Json kernels_json(bool unknown, std::size_t most = 50);
   Json traffic_json();
   Json costs_json();
 
@@ -189,7 +194,7 @@ class Engine final : public Replies {
   Instant least_ = 0;  // least bound, kept while events are processed
   std::uint64_t late_ops_ = 0, records_ = 0, forced_ = 0, unblocks_ = 0;
   std::multiset<Instant> moving_since_;  // starts of what has begun and is not in the log yet
-  std::vector<Instance*> ended_;  // but a unit of theirs goes on
+  std::vector<Instance*> ended_;         // but a unit of theirs goes on
   std::vector<Unit*> done_units_;
   std::unordered_map<const Unit*, std::unique_ptr<Unit>> units_;
   std::unordered_map<const Wait*, std::unique_ptr<Wait>> waits_;
@@ -220,7 +225,8 @@ class Engine final : public Replies {
 
   // outcome
   bool ending_ = false;
-  std::uint64_t ending_since_ = 0, last_upkeep_ = 0, next_rank_event_ = 0;
+  std::uint64_t ending_since_ = 0, next_rank_event_ = 0;
+  std::uint64_t started_at_ = 0, last_upkeep_ = 0, last_ranks_ = 0, last_slow_ = 0, kernels_at_ = 0;  // real; records
   std::string verdict_ = "ok", message_ = "all ranks ended";
   Json hang_, mismatch_, oom_marks_;
   std::uint64_t oom_count_ = 0;

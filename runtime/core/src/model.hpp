@@ -109,6 +109,9 @@ struct Actor {
   std::unordered_map<std::uint32_t, Unit*> open_units;  // by group
   std::uint64_t groups = 0;
 
+  // For the live view: sums so far, which may overlap.
+  Duration compute_ns = 0, communication_ns = 0, waited_ns = 0;
+
   // Exit and memory.
   std::int32_t exit_status = 0;
   bool exit_seen = false;

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "engine.hpp"
+#include "kernel_label.hpp"
 
 namespace phantora::core {
 
@@ -76,10 +77,11 @@ Json Engine::memory_json() {
 }
 
 // By name: the kernels that took most time, or those whose cost is not known.
-Json Engine::kernels_json(bool unknown) {
+Json Engine::kernels_json(bool unknown, std::size_t most) {
   struct Sum {
     std::uint64_t launches = 0;
     Duration time = 0;
+    cost::Source source = cost::Source::kMeasured;  // the least certain of its shapes
   };
   std::map<std::string, Sum> sums;
   for (const OpShape& shape : shapes_.shapes()) {
@@ -98,16 +100,21 @@ Json Engine::kernels_json(bool unknown) {
     } else {
       name = record_type_name(shape.type);
     }
-    sums[name].launches += shape.launches;
-    sums[name].time += shape.busy_ns;
+    Sum& sum = sums[name];
+    sum.launches += shape.launches;
+    sum.time += shape.busy_ns;
+    sum.source = std::max(sum.source, shape.cost.source);
   }
   std::vector<std::pair<std::string, Sum>> sorted(sums.begin(), sums.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second.time > b.second.time; });
-  if (!unknown && sorted.size() > 50) sorted.resize(50);
+  if (!unknown && sorted.size() > most) sorted.resize(most);
   Json kernels = Json::array();
   for (const auto& [name, sum] : sorted) {
-    kernels.push(std::move(Json::object().set("name", name).set("launches", sum.launches).set("time_ns", sum.time)));
+    Json kernel = Json::object();
+    kernel.set("name", name).set("launches", sum.launches).set("time_ns", sum.time);
+    if (!unknown) kernel.set("source", cost::source_name(sum.source)).set("label", short_kernel_name(name));
+    kernels.push(std::move(kernel));
   }
   return kernels;
 }

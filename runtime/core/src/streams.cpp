@@ -147,6 +147,7 @@ void Engine::finish_op(Stream& stream, const StreamOp& op, Instant start, Instan
   if (op.type <= RecordType::kMemset) {
     ++shape.launches;
     shape.busy_ns += end - start;
+    stream.actor->compute_ns += end - start;
     busy_by_source_[static_cast<int>(shape.cost.source)] += end - start;
     if (stream.actor->rank == 0) breakdown_.add_compute(start, end);
   }
