@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from phantora.commands import doctor, image, profiles, report, run, sandbox, version
+from phantora.commands import doctor, image, profiles, report, run, sandbox, top, version
 from phantora.errors import PhantoraError
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (run, sandbox, report, profiles, image, doctor, version):
+for command in (run, sandbox, top, report, profiles, image, doctor, version):
     command.register(app)
 
 

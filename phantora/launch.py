@@ -15,6 +15,7 @@ from phantora import profile_store, resolve, run_directory
 from phantora.errors import PhantoraError
 from phantora.native import native_folder
 from phantora.options import RunOptions
+from phantora.terminal import Terminal, pump
 from phantora_runtime import processes
 from phantora_runtime.exit_codes import ExitCode
 
@@ -69,7 +70,7 @@ def run(options: RunOptions) -> int:
     python = content["launch"]["python"]
     processes.become_subreaper()
     try:
-        code = run_to_end([python, "-m", "phantora_runtime", str(folder)], environment)
+        code = run_to_end([python, "-m", "phantora_runtime", str(folder)], environment, Terminal(folder, options))
     except OSError as error:
         raise PhantoraError(
             f"to start {python}", str(error.strerror), "Give another interpreter with --python."
@@ -90,7 +91,7 @@ def run(options: RunOptions) -> int:
     return code
 
 
-def run_to_end(command: list[str], environment: dict[str, str] | None = None) -> int:
+def run_to_end(command: list[str], environment: dict[str, str], terminal: Terminal) -> int:
     """Starts a program that reports its own end and waits for it; a negative number means the signal that ended it.
 
     Signals are passed on; a Ctrl-C that the terminal sent to both is told once only by the program.
@@ -103,13 +104,32 @@ def run_to_end(command: list[str], environment: dict[str, str] | None = None) ->
             early.append(number)
         else:
             process.send_signal(number)
+        terminal.leave()
 
     previous = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:
-        process = subprocess.Popen(command, env=environment)
+        where = subprocess.PIPE if terminal.takes_output else None
+        process = subprocess.Popen(command, env=environment, stdout=where, stderr=where)
         for number in early:
             process.send_signal(number)
-        return process.wait()
+        pumps = [
+            pump(os.dup(stream.fileno()), descriptor, terminal)
+            for descriptor, stream in ((1, process.stdout), (2, process.stderr))
+            if stream is not None
+        ]
+
+        def wait() -> int:
+            assert process is not None
+            code = process.wait()
+            for thread in pumps:
+                thread.join(timeout=5.0)
+            return code
+
+        return terminal.run(wait, process.send_signal)
     finally:
+        if process is not None:
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
         for number, handler in previous.items():
             signal.signal(number, handler)

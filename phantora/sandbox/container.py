@@ -14,6 +14,7 @@ from typing import Any
 
 from phantora.errors import PhantoraError
 from phantora.sandbox.mounts import Mount
+from phantora.terminal import Terminal
 
 LABEL = "org.phantora.run"
 HOME = "/home/phantora"
@@ -60,8 +61,8 @@ def user() -> tuple[int, int]:
     return (uid, gid) if uid else (ID_FOR_ROOT, ID_FOR_ROOT)
 
 
-def run(client: Any, spec: ContainerSpec) -> int:
-    """Runs the container and returns its exit code.
+def run(client: Any, spec: ContainerSpec, terminal: Terminal) -> int:
+    """Runs the container and returns its exit code; its output goes to the terminal.
 
     Raises:
         PhantoraError: The Engine refused it (exit code 3).
@@ -74,12 +75,17 @@ def run(client: Any, spec: ContainerSpec) -> int:
         raise _refused(spec, str(error.explanation or error)) from None
     try:
         output = client.api.attach(container, stdout=True, stderr=True, stream=True, demux=True)
-        pump = threading.Thread(target=_pass_through, args=(output,), name="container output", daemon=True)
-        with _signals(client, container):
+        pump = threading.Thread(target=_pass_through, args=(output, terminal), name="container output", daemon=True)
+        with _signals(client, container, terminal):
             client.api.start(container)
             pump.start()
-            code = int(client.api.wait(container, timeout=None)["StatusCode"])
-        pump.join(timeout=10)
+
+            def wait() -> int:
+                code = int(client.api.wait(container, timeout=None)["StatusCode"])
+                pump.join(timeout=10)
+                return code
+
+            code = terminal.run(wait, lambda number: _kill(client, container, signal.Signals(number).name))
         if client.api.inspect_container(container)["State"].get("OOMKilled"):
             limit = spec.memory or "nine tenths of this machine's"
             print(f"phantora: the kernel ended a process: the memory limit was reached ({limit}).", file=sys.stderr)
@@ -148,16 +154,15 @@ def _config(client: Any, spec: ContainerSpec) -> dict[str, Any]:
     )
 
 
-def _pass_through(output: Iterator[tuple[bytes | None, bytes | None]]) -> None:
-    for out, err in output:
-        for chunk, stream in ((out, sys.stdout), (err, sys.stderr)):
+def _pass_through(output: Iterator[tuple[bytes | None, bytes | None]], terminal: Terminal) -> None:
+    for chunks in output:
+        for descriptor, chunk in enumerate(chunks, start=1):
             if chunk:
-                stream.buffer.write(chunk)
-                stream.flush()
+                terminal.write(descriptor, chunk)
 
 
 @contextmanager
-def _signals(client: Any, container: str) -> Iterator[None]:
+def _signals(client: Any, container: str, terminal: Terminal) -> Iterator[None]:
     """Passes Ctrl-C and others on to the runtime in the container, which ends the run; a third Ctrl-C kills it."""
     counts = dict.fromkeys(_FORWARDED, 0)
 
@@ -165,6 +170,7 @@ def _signals(client: Any, container: str) -> Iterator[None]:
         counts[signal.Signals(number)] += 1
         name = "SIGKILL" if counts[signal.Signals(number)] > 2 else signal.Signals(number).name
         threading.Thread(target=_kill, args=(client, container, name), daemon=True).start()
+        terminal.leave()
 
     previous = {number: signal.signal(number, forward) for number in _FORWARDED}
     try:

@@ -10,6 +10,7 @@ from phantora.options import RunOptions
 from phantora.sandbox import engine, image, mounts
 from phantora.sandbox.container import HOME, ContainerSpec
 from phantora.sandbox.container import run as run_container
+from phantora.terminal import Terminal
 
 PREFIX = "/opt/phantora"
 PYTHON = f"{PREFIX}/venv/bin/python"
@@ -51,11 +52,12 @@ def run(options: RunOptions) -> int:
         shm_size=sandbox.shm_size,
         network=sandbox.network,
     )
+    terminal = Terminal(folder, options)
     caller = (os.getuid(), os.getgid())
     if caller != spec.user:
         _give(folder, spec.user)
     try:
-        return run_container(client, spec)
+        return run_container(client, spec, terminal)
     finally:
         if caller != spec.user:
             _give(folder, caller)

@@ -1,1 +1,1 @@
-"""The live view of a run in a terminal: a client of the event stream and nothing else. Empty so far."""
+"""The live view: a client of a run's event stream (docs/events.md) and nothing else."""

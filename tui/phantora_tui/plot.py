@@ -1,0 +1,63 @@
+"""Step times: a column a step, and in it what the step is made of."""
+
+from __future__ import annotations
+
+from rich.style import Style
+from rich.text import Text
+from textual.widgets import Static
+
+from phantora_runtime.quantities import format_duration
+from phantora_tui.paint import COMMUNICATION, COMPUTE, DIM, HOST, IDLE
+from phantora_tui.snapshot import Snapshot, Step
+
+HEIGHT = 6
+_AXIS = 10
+# Signs as well as colours: the parts can be told apart on any screen.
+_PARTS: tuple[tuple[str, str, Style], ...] = (
+    ("compute", "█", COMPUTE), ("communication", "▓", COMMUNICATION), ("host", "▒", HOST), ("idle", "░", IDLE),
+)  # fmt: skip
+
+
+class StepPlot(Static):
+    """The last steps that fit."""
+
+    def update_from(self, snapshot: Snapshot) -> None:
+        """Shows a snapshot."""
+        self.update(draw(snapshot, self.app.size.width))
+
+
+def draw(snapshot: Snapshot, width: int) -> Text:
+    """The plot as text of HEIGHT + 1 lines."""
+    per_step = 3 if width > 80 else 2
+    steps = snapshot.steps[-max(1, (width - _AXIS - 1) // per_step) :]
+    if not steps:
+        return Text("\n" * (HEIGHT // 2) + "no step has ended yet", DIM)
+    # Warm-up steps may stick out.
+    top = max(step.duration_ns for step in snapshot.steady) or 1
+    columns = [_column(step, top) for step in steps]
+    lines = []
+    for row in reversed(range(HEIGHT)):
+        label = format_duration(top) if row == HEIGHT - 1 else ("0" if row == 0 else "")
+        line = Text(f"{label:>{_AXIS - 2}} │", DIM)
+        for column in columns:
+            sign, style = column[row]
+            line.append(sign * (per_step - 1) + " ", style)
+        lines.append(line)
+    legend = Text(" " * _AXIS)
+    for name, sign, style in _PARTS:
+        legend.append(f"{sign} {name}  ", style)
+    return Text("\n").join([*lines, legend])
+
+
+def _column(step: Step, top: int) -> list[tuple[str, Style]]:
+    """Cells from the bottom up; a cell shows the part that its middle lies in."""
+    parts = (step.compute_ns, step.communication_ns, step.host_ns, step.idle_ns)
+    cells = []
+    for row in range(HEIGHT):
+        middle, edge, cell = (row + 0.5) * top / HEIGHT, 0, (" ", DIM)
+        for (_, sign, style), part in zip(_PARTS, parts, strict=True):
+            if edge <= middle < edge + part:
+                cell = (sign, style)
+            edge += part
+        cells.append(cell)
+    return cells

@@ -1,0 +1,241 @@
+"""What is known of a run at one moment: built from lines of its event stream, read by widgets.
+
+Every line may be cut short, unknown or nonsense (a script can write anything into its run directory): such lines are
+counted and left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+_MAX_NOTES = 200
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of rank 0; the four parts add up to its duration."""
+
+    index: int
+    duration_ns: int
+    compute_ns: int
+    communication_ns: int
+    host_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank. Shares are of the time between two looks at it and may overlap; an ended one holds its peak."""
+
+    rank: int
+    state: str
+    h_ns: int
+    steps: int
+    used_bytes: int
+    compute: float = 0.0
+    communication: float = 0.0
+    host: float = 0.0
+
+    @property
+    def idle(self) -> float:
+        """Neither its GPU nor its host worked."""
+        return max(0.0, 1.0 - max(self.compute, self.communication, self.host))
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel or library call by name, over all ranks; `source` says how its duration is known."""
+
+    label: str
+    launches: int
+    time_ns: int
+    source: str
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The first collective of a communicator that has not begun."""
+
+    group: str
+    op: str
+    sequence: int
+    size: int
+    inside: int
+    ranks_in: tuple[int, ...]
+    ranks_missing: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All a view shows. Times in nanoseconds of virtual time unless the name says otherwise."""
+
+    world_size: int = 0
+    gpus_per_node: int = 8
+    gpu: str = ""
+    clock: str = ""
+    capacity_bytes: int = 0
+    steps_wanted: int | None = None
+    warmup: int = 1
+    at_ns: int = 0
+    real_ms: int = 0
+    started: bool = False
+    ranks: tuple[Rank, ...] = ()
+    steps: tuple[Step, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    peak_bytes: int = 0
+    notes: tuple[str, ...] = ()
+    verdict: str = ""
+    message: str = ""
+    details: dict[str, Any] = field(default_factory=dict)  # oom, hang, mismatch: as in report.json
+    ended: bool = False
+    bad_lines: int = 0
+
+    @property
+    def speed(self) -> float:
+        """Virtual seconds per real second."""
+        return self.at_ns / 1e6 / self.real_ms if self.real_ms else 0.0
+
+    @property
+    def steady(self) -> tuple[Step, ...]:
+        """Steps after the warm-up; all of them where there are no others."""
+        return self.steps[self.warmup :] or self.steps
+
+    @property
+    def step_ns(self) -> int | None:
+        """Median duration of the steady steps."""
+        times = sorted(step.duration_ns for step in self.steady)
+        return times[len(times) // 2] if times else None
+
+
+class Builder:
+    """Takes lines in; gives snapshots out."""
+
+    def __init__(self) -> None:
+        self.snapshot = Snapshot()
+        self._before: dict[int, tuple[int, int, int, int]] = {}
+        self._shares: dict[int, tuple[float, ...]] = {}
+        self._peaks: dict[int, int] = {}
+
+    def feed(self, text: bytes | str) -> None:
+        """Takes in one line."""
+        if not text.strip():
+            return
+        try:
+            line = json.loads(text)
+            kind = line["type"]
+            take = getattr(self, f"_take_{kind}", None) if isinstance(kind, str) else None
+            if take is not None:
+                take(line)
+                if kind != "report":
+                    self._set(at_ns=max(self.snapshot.at_ns, _whole(line.get("at_ns", 0))))
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError):
+            self._set(bad_lines=self.snapshot.bad_lines + 1)
+
+    def feed_all(self, lines: Sequence[bytes | str]) -> Snapshot:
+        """Takes in lines and returns what is known then."""
+        for line in lines:
+            self.feed(line)
+        return self.snapshot
+
+    def _set(self, **changes: Any) -> None:
+        self.snapshot = replace(self.snapshot, **changes)
+
+    def _take_run(self, line: dict[str, Any]) -> None:
+        steps = str(line.get("steps", "all"))
+        self._set(
+            world_size=_whole(line["world_size"]),
+            gpus_per_node=max(1, _whole(line["gpus_per_node"])),
+            gpu=str(line.get("gpu", "")),
+            clock=str(line.get("clock", "")),
+            capacity_bytes=_whole(line.get("capacity_bytes", 0)),
+            steps_wanted=int(steps) if steps.isdigit() else None,
+            warmup=_whole(line.get("warmup", 1)),
+        )
+
+    def _take_started(self, _line: dict[str, Any]) -> None:
+        self._set(started=True)
+
+    def _take_ranks(self, line: dict[str, Any]) -> None:
+        names = [str(name) for name in line["states"]]
+        columns = [line[key] for key in ("state", "h_ns", "steps", "used_bytes", "compute_ns", "communication_ns")]
+        ranks = []
+        for number, (state, h, steps, used, compute, communication, waited) in enumerate(
+            zip(*columns, line["waited_ns"], strict=True)
+        ):
+            ended = names[state] == "ended"
+            shares = self._shares_of(number, ended, _whole(h), _whole(compute), _whole(communication), _whole(waited))
+            # What it held is given back in pieces while it ends: then its peak says more.
+            self._peaks[number] = max(self._peaks.get(number, 0), _whole(used))
+            held = self._peaks[number] if ended else _whole(used)
+            ranks.append(Rank(number, names[state], _whole(h), _whole(steps), held, *shares))
+        peak = max([self.snapshot.peak_bytes, *self._peaks.values()])
+        self._set(ranks=tuple(ranks), real_ms=_whole(line.get("real_ms", 0)), peak_bytes=peak)
+
+    def _shares_of(
+        self, rank: int, ended: bool, h: int, compute: int, communication: int, waited: int
+    ) -> tuple[float, ...]:
+        """Since the last look at which its clock had moved on; once it ends, what it was before."""
+        before = self._before.get(rank, (0, 0, 0, 0))
+        spent = h - before[0]
+        if spent > 0 and not (ended and rank in self._shares):
+            parts = (compute - before[1], communication - before[2], spent - (waited - before[3]))
+            self._shares[rank] = tuple(min(1.0, max(0.0, part / spent)) for part in parts)
+            self._before[rank] = (h, compute, communication, waited)
+        return self._shares.get(rank, (0.0, 0.0, 0.0))
+
+    def _take_step(self, line: dict[str, Any]) -> None:
+        keys = ("duration_ns", "compute_ns", "communication_exposed_ns", "host_exposed_ns", "idle_ns")
+        step = Step(_whole(line["index"]), *(_whole(line[key]) for key in keys))
+        if not self.snapshot.steps or step.index > self.snapshot.steps[-1].index:
+            self._set(steps=(*self.snapshot.steps, step))
+
+    def _take_kernels(self, line: dict[str, Any]) -> None:
+        kernels = tuple(
+            Kernel(str(one["label"]), _whole(one["launches"]), _whole(one["time_ns"]), str(one["source"]))
+            for one in line["kernels"]
+        )
+        self._set(kernels=kernels)
+
+    def _take_waiting(self, line: dict[str, Any]) -> None:
+        self._set(
+            waiting=tuple(
+                Waiting(
+                    str(one["group"]), str(one["op"]), _whole(one["sequence"]), _whole(one["size"]), _whole(one["in"]),
+                    tuple(map(_whole, one["ranks_in"])), tuple(map(_whole, one["ranks_missing"])),
+                )
+                for one in line["communicators"]
+            )
+        )  # fmt: skip
+
+    def _take_note(self, line: dict[str, Any]) -> None:
+        self._set(notes=(*self.snapshot.notes, str(line["text"]))[-_MAX_NOTES:])
+
+    def _take_verdict(self, line: dict[str, Any]) -> None:
+        self._set(verdict=str(line["verdict"]), message=str(line["message"]))
+
+    def _take_end(self, line: dict[str, Any]) -> None:
+        details = {key: line[key] for key in ("hang", "mismatch") if line.get(key)}
+        self._set(verdict=str(line["verdict"]), message=str(line["message"]), details=details, waiting=())
+
+    def _take_report(self, line: dict[str, Any]) -> None:
+        details = dict(self.snapshot.details)
+        if line.get("oom"):
+            details["oom"] = line["oom"]
+        self._set(
+            verdict=str(line["verdict"]),
+            message=str(line["message"]),
+            details=details,
+            notes=tuple(str(note) for note in line.get("notes", ()))[-_MAX_NOTES:],
+            peak_bytes=max(self.snapshot.peak_bytes, _whole(line.get("peak_device_bytes", 0))),
+            ended=True,
+        )
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**64:
+        raise ValueError(f"not a count: {value!r}")
+    return value
