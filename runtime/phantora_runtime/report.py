@@ -124,6 +124,45 @@ def append_event(report: dict[str, Any], folder: Path) -> None:
         events.write(json.dumps(line) + "\n")
 
 
+def overview(report: dict[str, Any]) -> list[str]:
+    """Returns what a run found in a few lines: step time and its parts, memory, kernels, costs, what it took."""
+    lines = []
+    times, memory, real = report["step_time_ns"], report["memory"], report["real"]
+    if times.get("median") is not None:
+        spread = f", +-{times['spread']:.0%} by what is known of its costs" if times.get("spread") else ""
+        lines.append(f"step      {format_duration(times['median'])} (median{spread})")
+        lines.append(f"made of   {_parts_of(report)}")
+    if memory["capacity_bytes"]:
+        left = memory["capacity_bytes"] - memory["peak_device_bytes"]
+        lines.append(
+            f"memory    {format_bytes(memory['peak_device_bytes'])} of {format_bytes(memory['capacity_bytes'])} "
+            f"at the peak (rank {memory['peak_rank']}), {format_bytes(left)} left"
+        )
+    total = sum(kernel["time_ns"] for kernel in report["top_kernels"])
+    for place, kernel in enumerate(report["top_kernels"][:3], start=1):
+        share = f"{kernel['time_ns'] / total:.0%}" if total else "-"
+        lines.append(f"kernel {place}  {share:>3} {kernel['label']} ({kernel['source']})")
+    shares = [f"{name} {share:.0%}" for name, share in report["costs"].items() if share]
+    if shares:
+        lines.append(f"costs     {', '.join(shares)}")
+    host = format_bytes(real["peak_host_bytes"])
+    lines.append(f"took      {real['wall_s']:.0f} s, {real['cpu_s']:.0f} s of CPU, {host} of this machine's memory")
+    return lines
+
+
+def _parts_of(report: dict[str, Any]) -> str:
+    """What the median step is made of; the step whose duration is nearest to the median."""
+    median = report["step_time_ns"]["median"]
+    step = min(report["steps"], key=lambda one: abs(one["duration_ns"] - median))
+    parts = (
+        ("compute", "compute_ns"),
+        ("exposed communication", "communication_exposed_ns"),
+        ("host", "host_exposed_ns"),
+        ("idle", "idle_ns"),
+    )
+    return ", ".join(f"{name} {step[key] / max(1, step['duration_ns']):.0%}" for name, key in parts)
+
+
 def summary(report: dict[str, Any], folder: str) -> str:
     """Returns the last line of a run: the verdict in a sentence and the next command."""
     failed = f" Failed: {', '.join(report['failed_conditions'])}." if report["failed_conditions"] else ""

@@ -392,6 +392,9 @@ class _Supervisor:
         if not self._run.launch.quiet:
             for note in content["notes"]:
                 print(f"phantora: note: {note}", file=sys.stderr)
+            if not self._run.null_mode:
+                for line in report.overview(content):
+                    print(f"phantora: {line}", file=sys.stderr)
         print(f"phantora: {report.summary(content, folder)}", file=sys.stderr, flush=True)
         if self._run.launch.json:
             print(json.dumps(content, indent=1), flush=True)

@@ -186,7 +186,7 @@ def test_a_folder_with_other_files_is_never_cleared(monkeypatch, tmp_path):
 # ---- help ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["", "run", "sandbox", "report", "profiles"])
+@pytest.mark.parametrize("command", ["", "run", "sandbox", "top", "report", "profiles"])
 def test_help_is_as_recorded(command):
     arguments = [command, "--help"] if command else ["--help"]
     result = CliRunner().invoke(app, arguments, prog_name="phantora", env={"COLUMNS": "100", "TERMINAL_WIDTH": "100"})
@@ -200,7 +200,7 @@ def test_help_is_as_recorded(command):
 def test_commands_of_later_versions_are_not_listed():
     output = CliRunner().invoke(app, ["--help"], prog_name="phantora").output
     listed = re.findall(r"^  ([a-z]+) ", output, re.MULTILINE)
-    assert set(listed) == {"run", "sandbox", "report", "profiles", "image", "doctor", "version"}
+    assert set(listed) == {"run", "sandbox", "top", "report", "profiles", "image", "doctor", "version"}
 
 
 # ---- report -------------------------------------------------------------------------------------------------------

@@ -95,6 +95,25 @@ def test_a_good_run():
     assert made["notes"][:2] == ["noted", "from the core"]
 
 
+def test_what_was_found_in_ten_lines():
+    kernels = [
+        {"name": "k", "label": "gemm 1x2x3", "launches": 9, "time_ns": 3 * 10**9, "source": "interpolated"},
+        {"name": "l", "label": "softmax", "launches": 9, "time_ns": 10**9, "source": "analytical"},
+    ]
+    made, _ = build(core=CORE | {"top_kernels": kernels})
+    assert report.overview(made) == [
+        "step      1.5 s (median, +-5% by what is known of its costs)",
+        "made of   compute 67%, exposed communication 20%, host 13%, idle 0%",
+        "memory    70.00 GiB of 80.00 GiB at the peak (rank 1), 10.00 GiB left",
+        "kernel 1  75% gemm 1x2x3 (interpolated)",
+        "kernel 2  25% softmax (analytical)",
+        "costs     measured 70%, interpolated 10%, analytical 15%, unknown 5%",
+        "took      9 s, 12 s of CPU, 3.00 GiB of this machine's memory",
+    ]
+    without, _ = build(core=None, ending=Ending(Reason.CORE_FAULT, fault="it fell"))
+    assert [line.split()[0] for line in report.overview(without)] == ["memory", "took"]
+
+
 def test_schema_1_has_every_key_even_without_a_core():
     made, _ = build(core=None, ending=Ending(Reason.CORE_FAULT, fault="it fell"))
     assert set(made) == {

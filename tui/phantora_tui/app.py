@@ -192,7 +192,7 @@ class LiveView(App[str]):
         snapshot = self._frame.snapshot
         self.query_one(Header).update_from(self._run_name, snapshot, self._frame.tokens_per_s, self._frame.live)
         plot = self.query_one(StepPlot)
-        plot.display = self.size.height >= 20
+        plot.display = self.size.height >= (20 if self._view in rows.TABLES else 30)
         plot.update_from(snapshot)
         title = self._view if self._view != "rank" else f"rank {self._rank}"
         if self._view in rows.TABLES:

@@ -37,7 +37,7 @@ class Header(Static):
         first = Text.assemble((f" {name} ", "reverse"), " ", verdict_text(snapshot), "  ", what)
         if not narrow:
             first.append(f"  {snapshot.clock} clock", DIM)
-            first.append("" if live else "  (not live)", DIM)
+            first.append("" if live or snapshot.ended else "  (not live)", DIM)
         self.update(Text("\n").join([first, self._speed(snapshot, tokens_per_s), self._memory(snapshot)]))
 
     def _speed(self, snapshot: Snapshot, tokens_per_s: float | None) -> Text:

@@ -219,7 +219,16 @@ class Builder:
 
     def _take_end(self, line: dict[str, Any]) -> None:
         details = {key: line[key] for key in ("hang", "mismatch") if line.get(key)}
-        self._set(verdict=str(line["verdict"]), message=str(line["message"]), details=details, waiting=())
+        stuck = [one for one in (line.get("hang") or {}).get("communicators", ()) if "ranks_missing" in one]
+        waiting = tuple(
+            Waiting(
+                str(one["group"]), str(one["op"]), _whole(one["sequence"]),
+                len(one["ranks_in"]) + len(one["ranks_missing"]), len(one["ranks_in"]),
+                tuple(map(_whole, one["ranks_in"])), tuple(map(_whole, one["ranks_missing"])),
+            )
+            for one in stuck
+        )  # fmt: skip
+        self._set(verdict=str(line["verdict"]), message=str(line["message"]), details=details, waiting=waiting)
 
     def _take_report(self, line: dict[str, Any]) -> None:
         details = dict(self.snapshot.details)
