@@ -18,6 +18,8 @@ class PhantoraError(Exception):
             code: The exit code.
         """
         super().__init__(f"Wanted {wanted}; found {found}. {do}")
+        self.found = found
+        self.do = do
         self.code = code
 
 

@@ -44,10 +44,15 @@ def connect(command: Sequence[str] = ()) -> Any:
         client = docker.from_env(timeout=600)
         client.ping()
     except DockerException as error:
+        instead = f"or run without a container: {without_container(command)}"
+        if "Permission denied" in str(error) or "PermissionError" in str(error):
+            raise PhantoraError(
+                "to use the Docker Engine",
+                "that its socket is not open to this user",
+                f"Join the group that owns it (often `sudo usermod -aG docker $USER`, then log in again), {instead}",
+            ) from None
         raise PhantoraError(
-            "a Docker Engine",
-            f"none that answers ({_first_line(error)})",
-            f"Start one, or run without a container: {without_container(command)}",
+            "a Docker Engine", f"none that answers ({_first_line(error)})", f"Start one, {instead}"
         ) from None
     return client
 
