@@ -3,7 +3,7 @@
 Usage: make_seccomp.py DEFAULT_JSON, where DEFAULT_JSON is profiles/seccomp/default.json of moby (Apache-2.0); Debian's
 golang-github-docker-docker-dev carries it. The file in this repository was made from version 20.10.24.
 
-The changes are the two that `change` makes, and nothing else.
+The changes are those that `change` makes, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,9 +18,13 @@ OUTPUT = Path(__file__).resolve().parents[1] / "phantora" / "sandbox" / "seccomp
 
 
 def change(profile: dict[str, Any]) -> None:
-    """Lets a process switch address randomisation off, and takes io_uring away as later Engines do."""
+    """Lets a process switch address randomisation off; takes io_uring away as later Engines do, and ptrace.
+
+    The script and the simulator have one user id, so ptrace would let the one into the other.
+    """
     for rule in profile["syscalls"]:
-        rule["names"] = [name for name in rule["names"] if not name.startswith("io_uring_")]
+        rule["names"] = [name for name in rule["names"] if not name.startswith("io_uring_") and name != "ptrace"]
+    profile["syscalls"] = [rule for rule in profile["syscalls"] if rule["names"]]
     profile["syscalls"].append(
         {
             "names": ["personality"],

@@ -15,12 +15,14 @@ from typing import Any
 from phantora.errors import PhantoraError
 from phantora.sandbox.mounts import Mount
 from phantora.terminal import Terminal
+from phantora_runtime.quantities import parse_bytes
 
 LABEL = "org.phantora.run"
 HOME = "/home/phantora"
 # Who the script is when root calls: an id that is nobody on common systems.
 ID_FOR_ROOT = 10_001
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALLED = 128  # an exit code above says which signal ended the program
 _PIDS_BASE = 1_024
 _PIDS_PER_RANK = 128
 
@@ -39,6 +41,7 @@ class ContainerSpec:
         writable_directory: The working directory is no mount: give it an empty one of its own in memory.
         cpus, memory, shm_size: As Docker takes them; None: all CPUs, nine tenths of the memory, 2 GiB.
         network: `none` or `bridge`.
+        run: The run directory; the label of the container says whose it is.
     """
 
     image: str
@@ -52,6 +55,7 @@ class ContainerSpec:
     memory: str | None = None
     shm_size: str | None = None
     network: str = "none"
+    run: str = ""
     user: tuple[int, int] = field(default_factory=lambda: user())
 
 
@@ -88,8 +92,18 @@ def run(client: Any, spec: ContainerSpec, terminal: Terminal) -> int:
             code = terminal.run(wait, lambda number: _kill(client, container, signal.Signals(number).name))
         if client.api.inspect_container(container)["State"].get("OOMKilled"):
             limit = spec.memory or "nine tenths of this machine's"
-            print(f"phantora: the kernel ended a process: the memory limit was reached ({limit}).", file=sys.stderr)
+            print(
+                f"phantora: the kernel ended a process: the memory limit was reached ({limit}). "
+                "Raise it with --memory, or use fewer ranks.",
+                file=sys.stderr,
+            )
             return 1
+        if code > _SIGNALLED and signal.Signals(code - _SIGNALLED) not in _FORWARDED:
+            raise PhantoraError(
+                "the run's supervisor to end by itself",
+                f"it killed by {signal.Signals(code - _SIGNALLED).name}",
+                "Did the script kill it, or somebody the container?",
+            )
         return code
     except APIError as error:
         raise _refused(spec, str(error.explanation or error)) from None
@@ -117,13 +131,15 @@ def _config(client: Any, spec: ContainerSpec) -> dict[str, Any]:
 
     uid, gid = spec.user
     seccomp = resources.files("phantora.sandbox").joinpath("seccomp.json").read_text(encoding="utf-8")
-    memory = spec.memory or int(client.info()["MemTotal"] * 9 // 10)
+    memory = parse_bytes(spec.memory) if spec.memory else int(client.info()["MemTotal"] * 9 // 10)
+    # What lies there is memory too: a script that fills one of them gets "no space left", not the kernel's OOM killer.
+    size = f"size={memory // 4}"
     tmpfs = {
-        "/tmp": "rw,exec,nosuid,nodev,mode=1777",
-        HOME: f"rw,exec,nosuid,nodev,mode=0700,uid={uid},gid={gid}",
+        "/tmp": f"rw,exec,nosuid,nodev,mode=1777,{size}",
+        HOME: f"rw,exec,nosuid,nodev,mode=0700,uid={uid},gid={gid},{size}",
     }
     if spec.writable_directory:
-        tmpfs[spec.working_directory] = f"rw,exec,nosuid,nodev,mode=0755,uid={uid},gid={gid}"
+        tmpfs[spec.working_directory] = f"rw,exec,nosuid,nodev,mode=0755,uid={uid},gid={gid},{size}"
     host = client.api.create_host_config(
         network_mode=spec.network,
         cap_drop=["ALL"],
@@ -148,7 +164,7 @@ def _config(client: Any, spec: ContainerSpec) -> dict[str, Any]:
             environment=spec.environment,
             working_dir=spec.working_directory,
             host_config=host,
-            labels={LABEL: "1"},
+            labels={LABEL: spec.run},
             stdin_open=False,
         )
     )

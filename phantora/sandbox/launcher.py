@@ -51,6 +51,7 @@ def run(options: RunOptions) -> int:
         memory=sandbox.memory,
         shm_size=sandbox.shm_size,
         network=sandbox.network,
+        run=str(folder),
     )
     terminal = Terminal(folder, options)
     caller = (os.getuid(), os.getgid())

@@ -134,7 +134,7 @@ def test_image_has_no_nvidia_libraries(first_run, docker_engine):
 
 
 def test_nothing_is_left_behind(first_run, docker_engine):
-    assert docker_engine.containers.list(all=True, filters={"label": "org.phantora.run"}) == []
+    assert docker_engine.containers.list(all=True, filters={"label": f"org.phantora.run={first_run[1]}"}) == []
 
 
 def test_same_digest_as_in_place(first_run, phantora_command, script, tmp_path):

@@ -334,7 +334,11 @@ class FakeCore:
             todo += parents.get(family[-1], [])
         used, runs = [], False
         for member in family:
-            for thread in Path(f"/proc/{member}/task").glob("*"):
+            try:
+                threads = list(Path(f"/proc/{member}/task").iterdir())
+            except OSError:  # it has ended meanwhile
+                continue
+            for thread in threads:
                 try:
                     used.append((thread.name, (thread / "schedstat").read_text().split()[0]))
                     runs = runs or (thread / "stat").read_text().rpartition(")")[2].split()[0] in "RD"

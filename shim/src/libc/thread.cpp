@@ -48,6 +48,7 @@ void* run_thread(void* argument) {
   const Start start = *static_cast<Start*>(argument);
   delete static_cast<Start*>(argument);
   t_thread.own = start.clock_ns;
+  t_thread.behind = 1;  // until its first wait it sees the time at which it was made, whenever it gets to run
   t_thread.identity = start.identity;
   t_thread.named = true;
   // A cancelled or exiting thread unwinds through here as well.
