@@ -6,6 +6,7 @@ The live view takes the screen, so the run's output is held back until it is lef
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import select
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 from phantora.errors import UsageError
 from phantora.options import RunOptions
 from phantora_runtime.quantities import format_bytes, format_duration
+from phantora_runtime.viewers import SOCKET_NAME
 from phantora_tui.snapshot import Builder, Snapshot
 from phantora_tui.stream import EventStream
 
@@ -52,6 +54,8 @@ class Terminal:
         self._held_bytes = 0
         self._holds = self._live
         self._line = b""
+        self._drawn = False
+        self._at_start = True  # of a line: an unfinished one of the run's must not be written over
         self._ended = threading.Event()
         self._view: Any = None
 
@@ -69,11 +73,10 @@ class Terminal:
                 while self._held_bytes > _HELD_BYTES and len(self._held) > 1:
                     self._held_bytes -= len(self._held.popleft()[1])
                 return
-            if self._line:
-                _write(_STANDARD_ERROR, _CLEAR)
+            self._erase()
             _write(descriptor, chunk)
-            if chunk.endswith(b"\n"):
-                _write(_STANDARD_ERROR, self._line)
+            self._at_start = chunk.endswith(b"\n")
+            self._draw()
 
     def run(self, wait: Callable[[], int], interrupt: Callable[[int], None]) -> int:
         """Shows the run until it has ended and, where there is one, the live view was left.
@@ -82,6 +85,13 @@ class Terminal:
             wait: Returns the exit code when the run has ended.
             interrupt: Passes a signal on to the run.
         """
+        try:
+            return self._run(wait, interrupt)
+        finally:  # a supervisor that was killed leaves it
+            with contextlib.suppress(OSError):
+                (self._folder / SOCKET_NAME).unlink()
+
+    def _run(self, wait: Callable[[], int], interrupt: Callable[[int], None]) -> int:
         if not self._live:
             return self._with_progress(wait)
         outcome: list[int | BaseException] = []
@@ -101,6 +111,16 @@ class Terminal:
             raise outcome[0]
         return outcome[0]
 
+    def _erase(self) -> None:
+        if self._drawn:
+            _write(_STANDARD_ERROR, _CLEAR)
+        self._drawn = False
+
+    def _draw(self) -> None:
+        if self._line and self._at_start:
+            _write(_STANDARD_ERROR, self._line)
+            self._drawn = True
+
     def leave(self) -> None:
         """Closes the live view, for a signal that ends the run."""
         if self._view is not None:
@@ -119,6 +139,7 @@ class Terminal:
             self._holds = False
             for descriptor, chunk in self._held:
                 _write(descriptor, chunk)
+                self._at_start = chunk.endswith(b"\n")
             self._held.clear()
 
     def _with_progress(self, wait: Callable[[], int]) -> int:
@@ -132,9 +153,8 @@ class Terminal:
             self._ended.set()
             thread.join(timeout=2.0)
             with self._lock:
-                if self._line:
-                    _write(_STANDARD_ERROR, _CLEAR)
                 self._line = b""
+                self._erase()
 
     def _show_progress(self) -> None:
         stream, builder = EventStream(self._folder), Builder()
@@ -152,7 +172,8 @@ class Terminal:
             if self._is_terminal:
                 with self._lock:
                     self._line = line[: _columns() - 1].encode()
-                    _write(_STANDARD_ERROR, _CLEAR + self._line)
+                    self._erase()
+                    self._draw()
             elif waited >= _LINE_EVERY_S:
                 waited = 0.0
                 _write(_STANDARD_ERROR, f"{line}\n".encode())
