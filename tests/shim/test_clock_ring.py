@@ -119,23 +119,23 @@ def test_op_scopes_fill_in_name_count_and_bytes(run_of, ring_program) -> None:  
     assert got["h"] == 2_025 + 10 + 1_000  # the last kernel starts when its op begins
 
 
-def test_a_helper_that_looks_at_gpu_work_does_not_cut_an_open_op(run_of, ring_program) -> None:  # noqa: F811
+def output_bytes(run_of, ring_program, part: str) -> list[int]:  # noqa: F811
+    """Runs a part of the program; what the op of each kernel wrote, in the order of the ring."""
     run = run_of(1, build_id="development")
     environment = {"PHANTORA_SEGMENT": run.core.segment, "RANK": "0"}
-    subprocess.run([ring_program, "peek"], env=environment, check=True, timeout=30)
+    subprocess.run([ring_program, part], env=environment, check=True, timeout=30)
     time.sleep(0.05)
     kernels = [record for record in run.core.actors[0].records if record.kind == KERNEL]
-    assert [struct.unpack_from("<Q8IQQQQ", record.raw, 32)[-1] for record in kernels] == [0, 7]
+    return [struct.unpack_from("<Q8IQQQQ", record.raw, 32)[-1] for record in kernels]
+
+
+def test_a_helper_that_looks_at_gpu_work_does_not_cut_an_open_op(run_of, ring_program) -> None:  # noqa: F811
+    assert output_bytes(run_of, ring_program, "peek") == [0, 7]
 
 
 def test_another_driving_thread_does_not_cut_an_open_op(run_of, ring_program) -> None:  # noqa: F811
     """Autograd's thread goes to rest while the main thread is on: before or after an op ends is real time's matter."""
-    run = run_of(1, build_id="development")
-    environment = {"PHANTORA_SEGMENT": run.core.segment, "RANK": "0"}
-    subprocess.run([ring_program, "drive"], env=environment, check=True, timeout=30)
-    time.sleep(0.05)
-    kernels = [record for record in run.core.actors[0].records if record.kind == KERNEL]
-    assert [struct.unpack_from("<Q8IQQQQ", record.raw, 32)[-1] for record in kernels] == [7, 0]
+    assert output_bytes(run_of, ring_program, "drive") == [7, 0]
 
 
 def test_the_end_of_the_run_ends_a_rank_that_waits(run_on) -> None:  # noqa: F811

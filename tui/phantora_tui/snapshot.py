@@ -201,15 +201,8 @@ class Builder:
         self._set(kernels=kernels)
 
     def _take_waiting(self, line: dict[str, Any]) -> None:
-        self._set(
-            waiting=tuple(
-                Waiting(
-                    str(one["group"]), str(one["op"]), _whole(one["sequence"]), _whole(one["size"]), _whole(one["in"]),
-                    tuple(map(_whole, one["ranks_in"])), tuple(map(_whole, one["ranks_missing"])),
-                )
-                for one in line["communicators"]
-            )
-        )  # fmt: skip
+        waiting = (_waiting(one, _whole(one["size"]), _whole(one["in"])) for one in line["communicators"])
+        self._set(waiting=tuple(waiting))
 
     def _take_note(self, line: dict[str, Any]) -> None:
         self._set(notes=(*self.snapshot.notes, str(line["text"]))[-_MAX_NOTES:])
@@ -221,13 +214,8 @@ class Builder:
         details = {key: line[key] for key in ("hang", "mismatch") if line.get(key)}
         stuck = [one for one in (line.get("hang") or {}).get("communicators", ()) if "ranks_missing" in one]
         waiting = tuple(
-            Waiting(
-                str(one["group"]), str(one["op"]), _whole(one["sequence"]),
-                len(one["ranks_in"]) + len(one["ranks_missing"]), len(one["ranks_in"]),
-                tuple(map(_whole, one["ranks_in"])), tuple(map(_whole, one["ranks_missing"])),
-            )
-            for one in stuck
-        )  # fmt: skip
+            _waiting(one, len(one["ranks_in"]) + len(one["ranks_missing"]), len(one["ranks_in"])) for one in stuck
+        )
         self._set(verdict=str(line["verdict"]), message=str(line["message"]), details=details, waiting=waiting)
 
     def _take_report(self, line: dict[str, Any]) -> None:
@@ -242,6 +230,11 @@ class Builder:
             peak_bytes=max(self.snapshot.peak_bytes, _whole(line.get("peak_device_bytes", 0))),
             ended=True,
         )
+
+
+def _waiting(one: dict[str, Any], size: int, inside: int) -> Waiting:
+    ranks = (tuple(map(_whole, one[key])) for key in ("ranks_in", "ranks_missing"))
+    return Waiting(str(one["group"]), str(one["op"]), _whole(one["sequence"]), size, inside, *ranks)
 
 
 def _whole(value: Any) -> int:
