@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 from phantora import launch, resolve, run_directory
+from phantora.errors import PhantoraError
 from phantora.options import RunOptions
-from phantora.sandbox import engine, image, mounts
-from phantora.sandbox.container import HOME, ContainerSpec
+from phantora.sandbox import engine, image, limits, mounts, workspace
+from phantora.sandbox.container import HOME, ContainerSpec, OverlayRefused, user
 from phantora.sandbox.container import run as run_container
 from phantora.terminal import Terminal
+from phantora_runtime import files
 
 PREFIX = "/opt/phantora"
+CACHE = f"{HOME}/.cache"
 PYTHON = f"{PREFIX}/venv/bin/python"
 CA_IN_CONTAINER = f"{PREFIX}/ca-bundle.crt"
 
@@ -28,9 +33,10 @@ def run(options: RunOptions) -> int:
     sandbox = options.sandbox
     content = resolve.run_json(options)
     client = engine.connect(options.command)
+    limit = limits.compute(client, sandbox, options.gpus)
     directory = Path(content["launch"]["directory"])
-    mounted = mounts.code_mounts(content["launch"]["script"], directory)
-    mounted += [mounts.parse(text) for text in sandbox.mounts]
+    code = mounts.code_folder(content["launch"]["script"], directory)
+    mounted = [mounts.parse(text) for text in sandbox.mounts]
     name = image.ensure(client, sandbox, log=_silent if options.quiet else image.log_to_stderr)
 
     python = "python3" if sandbox.image else PYTHON
@@ -38,30 +44,84 @@ def run(options: RunOptions) -> int:
     content["sandbox"] = {"image": name, "image_id": client.images.get(name).id}
     folder = run_directory.make(options)
     launch.write_run_json(folder, content)
+    terminal = Terminal(folder, options)
     mounted.append(mounts.Mount(folder, str(folder), read_only=False))
+    mounted.append(mounts.Mount(_cache(), CACHE, read_only=False))
     spec = ContainerSpec(
         image=name,
         command=[python, "-m", "phantora_runtime", str(folder)],
         environment=_environment(options, mounted),
         mounts=mounted,
         working_directory=str(directory),
-        writable_directory=not _is_covered(directory, mounted),
-        ranks=options.gpus,
-        cpus=sandbox.cpus,
-        memory=sandbox.memory,
-        shm_size=sandbox.shm_size,
+        limits=limit,
+        timeout_s=content["launch"]["timeout_ns"] / 1e9,
         network=sandbox.network,
         run=str(folder),
     )
-    terminal = Terminal(folder, options)
     caller = (os.getuid(), os.getgid())
-    if caller != spec.user:
-        _give(folder, spec.user)
     try:
-        return run_container(client, spec, terminal)
-    finally:
         if caller != spec.user:
-            _give(folder, caller)
+            workspace.give(folder, spec.user)
+        spec = _writable(spec, folder, code, directory)
+        try:
+            return run_container(client, spec, terminal)
+        except OverlayRefused as refusal:
+            if not options.quiet:
+                print(f"phantora: note: the script's folder is read-only in this run ({refusal}).", file=sys.stderr)
+            read_only = [overlay.read_only() for overlay in spec.overlays]
+            return run_container(client, replace(spec, overlays=(), mounts=[*spec.mounts, *read_only]), terminal)
+    except OSError as error:
+        raise PhantoraError(
+            f"to write {folder}", str(error.strerror), "Make room, or choose another place with --out."
+        ) from None
+    finally:
+        files.sweep(folder, with_links=workspace.FOLDER)
+        if caller != spec.user:
+            workspace.give(folder, caller)
+        workspace.clear(folder)
+
+
+def _writable(spec: ContainerSpec, folder: Path, code: Path, directory: Path) -> ContainerSpec:
+    """Lets the script write in its folder and where it starts; both is kept in the run directory."""
+    mounted = list(spec.mounts)
+    overlay = None
+    if not _covers(mounted, code):
+        overlay = workspace.overlay(folder, code, spec.user)
+        if overlay is None:
+            mounted.append(mounts.Mount(code, str(code)))
+    seen = _covers(mounted, directory) or (overlay is not None and directory.is_relative_to(code))
+    if not seen and mounts.hides_nothing(directory):
+        place = workspace.mirrored(folder, directory, spec.user)
+        mounted.append(mounts.Mount(place, str(directory), read_only=False))
+    # Where the Engine mounts one thing within another, it would make the folder for it as root's.
+    for mount in mounted if overlay is None else [*mounted, overlay.read_only()]:
+        target = Path(mount.target)
+        if any(target != place and target.is_relative_to(place) for place in (code, directory)):
+            workspace.mirrored(folder, target if mount.source.is_dir() else target.parent, spec.user)
+    return replace(spec, mounts=mounted, overlays=(overlay,) if overlay is not None else ())
+
+
+def _covers(mounted: list[mounts.Mount], directory: Path) -> bool:
+    return any(directory.is_relative_to(mount.target) for mount in mounted)
+
+
+def _cache() -> Path:
+    """Returns the folder that is the script's ~/.cache in every run, for what Triton, Inductor and others keep.
+
+    Raises:
+        PhantoraError: It cannot be made.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "phantora" / "sandbox-home"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.getuid() == 0:
+            os.chown(folder, *user())
+    except OSError as error:
+        raise PhantoraError(
+            f"a writable cache folder {folder}", str(error.strerror), "Set XDG_CACHE_HOME to another place."
+        ) from None
+    return folder
 
 
 def _environment(options: RunOptions, mounted: list[mounts.Mount]) -> dict[str, str]:
@@ -71,6 +131,13 @@ def _environment(options: RunOptions, mounted: list[mounts.Mount]) -> dict[str, 
         "USER": "phantora",
         "LOGNAME": "phantora",
         "LANG": "C.UTF-8",
+        "TMPDIR": "/tmp",
+        "XDG_CACHE_HOME": CACHE,
+        "HF_HOME": f"{CACHE}/huggingface",
+        "TORCH_HOME": f"{CACHE}/torch",
+        "TRITON_CACHE_DIR": f"{CACHE}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{CACHE}/torchinductor",
+        "WANDB_MODE": "offline",
         "PYTHONPATH": f"{PREFIX}/lib",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PHANTORA_NATIVE": f"{PREFIX}/native",
@@ -78,6 +145,8 @@ def _environment(options: RunOptions, mounted: list[mounts.Mount]) -> dict[str, 
         "PHANTORA_ADAPTOR": f"{PREFIX}/adaptor",
         "PHANTORA_USER_PYTHONPATH": "",
     }
+    if options.sandbox.network == "none":
+        environment |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
     # What tests of determinism vary (ARCHITECTURE.md).
     environment |= {name: os.environ[name] for name in _TEST_VARIABLES if name in os.environ}
     if not options.sandbox.image:  # else the image's own, which finds its own python3
@@ -87,18 +156,6 @@ def _environment(options: RunOptions, mounted: list[mounts.Mount]) -> dict[str, 
         mounted.append(mounts.Mount(Path(bundle).resolve(), CA_IN_CONTAINER))
         environment |= dict.fromkeys(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"), CA_IN_CONTAINER)
     return environment
-
-
-def _is_covered(directory: Path, mounted: list[mounts.Mount]) -> bool:
-    targets = [Path(mount.target) for mount in mounted]
-    return any(target == directory or target in directory.parents for target in targets)
-
-
-def _give(folder: Path, owner: tuple[int, int]) -> None:
-    """Changes the owner of a run directory and all in it. Links themselves, never what they point at."""
-    for parent, folders, files in os.walk(folder):
-        for path in [parent, *(os.path.join(parent, name) for name in folders + files)]:
-            os.chown(path, *owner, follow_symlinks=False)
 
 
 def _silent(_line: str) -> None:

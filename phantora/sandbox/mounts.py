@@ -63,8 +63,17 @@ def check_target(target: PurePosixPath, what: str) -> None:
         )
 
 
-def code_mounts(script: str | None, directory: Path) -> list[Mount]:
-    """Returns the read-only mount of the user's code.
+def hides_nothing(folder: Path) -> bool:
+    """May a folder of this machine stand at its own path inside?"""
+    try:
+        check_target(PurePosixPath(folder), "")
+    except UsageError:
+        return False
+    return True
+
+
+def code_folder(script: str | None, directory: Path) -> Path:
+    """Returns the folder of the user's code.
 
     Args:
         script: Absolute path of the script; None: a module, found in the working directory or in the image.
@@ -72,4 +81,4 @@ def code_mounts(script: str | None, directory: Path) -> list[Mount]:
     """
     folder = Path(script).parent if script else directory
     check_target(PurePosixPath(folder), "the script" if script else "the working directory of a module")
-    return [Mount(folder, str(folder))]
+    return folder

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from phantora_runtime import processes, settings, stacks
+from phantora_runtime import files, processes, settings, stacks
 
 _READY_WAIT_S = 30.0
 _STACK_WAIT_MS = 300
@@ -51,7 +51,7 @@ class Core:
 
     def __init__(self, run: settings.Run, native: Path, oplog_fd: int) -> None:
         path = run.folder / "core.conf"
-        path.write_text(config_text(run, oplog_fd), encoding="utf-8")
+        files.write_own(path, config_text(run, oplog_fd))
         self._log_path = run.folder / "core.log"
         self._report_path = run.folder / "core_report.json"
         with open(self._log_path, "wb") as log:
@@ -98,7 +98,7 @@ class Core:
     def report(self) -> dict[str, Any] | None:
         """Returns core_report.json, or None where the core left none."""
         try:
-            content = json.loads(self._report_path.read_text(encoding="utf-8"))
+            content = json.loads(files.read_plain(self._report_path))
         except (OSError, ValueError):
             return None
         return content if isinstance(content, dict) else None
@@ -106,7 +106,7 @@ class Core:
     def log_tail(self, lines: int = 5) -> str:
         """Returns the last lines of what the core said on stderr."""
         try:
-            text = self._log_path.read_text(encoding="utf-8", errors="replace")
+            text = files.read_plain(self._log_path)
         except OSError:
             return ""
         return "\n".join(text.strip().splitlines()[-lines:])

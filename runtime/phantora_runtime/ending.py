@@ -13,6 +13,9 @@ class Reason(Enum):
 
     COMPLETED = "completed"
     RANK_FAILED = "rank failed"
+    PARENT_LOST = "the ranks' parent process was killed"
+    DISK_FILLED = "disk filled"
+    MEMORY_LIMIT = "memory limit reached"
     CORE_VERDICT = "core verdict"
     CORE_FAULT = "core fault"
     TIMEOUT = "timeout"
@@ -34,7 +37,7 @@ class Ending:
         status: Its exit status; negative for a signal.
         exception: What it sent about its uncaught exception (see rank.py); empty otherwise.
         log_tail: Last lines of its output where there is no exception.
-        fault: What went wrong in the core.
+        fault: What went wrong in the core; for the user where the machine or a limit ended the run.
         stacks: Stacks per rank, asked for at a time-out or hang.
         oom_errors: Out-of-memory errors that torch raised, per rank.
         torch_version: As the zygote imported it.

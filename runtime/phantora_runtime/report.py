@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from phantora_runtime import settings, stacks
+from phantora_runtime import files, settings, stacks
 from phantora_runtime.ending import Ending, Reason
 from phantora_runtime.exit_codes import ExitCode
 from phantora_runtime.quantities import Condition, format_bytes, format_duration, parse_condition
@@ -109,7 +109,7 @@ def exit_code(report: dict[str, Any], ending: Ending) -> ExitCode:
 
 def write(report: dict[str, Any], folder: Path) -> None:
     """Writes report.json."""
-    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    files.write_own(folder / "report.json", json.dumps(report, indent=1) + "\n")
 
 
 def append_event(report: dict[str, Any], folder: Path) -> None:
@@ -120,7 +120,7 @@ def append_event(report: dict[str, Any], folder: Path) -> None:
         "peak_device_bytes": report["memory"]["peak_device_bytes"],
         "notes": report["notes"],
     }
-    with open(folder / "events.jsonl", "a", encoding="utf-8") as events:
+    with files.open_own(folder / "events.jsonl", append=True) as events:
         events.write(json.dumps(line) + "\n")
 
 
@@ -186,6 +186,8 @@ def _decide(report: dict[str, Any], core: dict[str, Any], ending: Ending, timeou
             f"The run took longer than --timeout {format_duration(timeout_ns)} of real time; "
             "ranks/*.log end with what every rank was doing."
         )
+    elif ending.reason in (Reason.PARENT_LOST, Reason.DISK_FILLED, Reason.MEMORY_LIMIT):
+        report["verdict"], report["message"] = "failed", ending.fault
     elif core.get("verdict") in ("hang", "mismatch"):
         report["verdict"] = core["verdict"]
         report["message"] = core.get("message") or f"The simulator found a {core['verdict']}."

@@ -56,6 +56,16 @@ class Run:
         """PHANTORA_NULL=1: same launcher and shim, but no core, records, costs or virtual clock."""
         return os.environ.get("PHANTORA_NULL", "") == "1"
 
+    @property
+    def sandboxed(self) -> bool:
+        """In a container that `phantora sandbox` made: nobody else's processes, and stdin ends with the launcher."""
+        return "sandbox" in self.content
+
+    @property
+    def cache(self) -> Path | None:
+        """Where caches are kept between the runs of a sandbox."""
+        return Path(os.environ["XDG_CACHE_HOME"]) if self.sandboxed and "XDG_CACHE_HOME" in os.environ else None
+
     def log_path(self, rank: int) -> Path:
         """Where stdout and stderr of a rank go."""
         return self.folder / "ranks" / f"{rank:05d}.log"

@@ -20,20 +20,24 @@ import time
 from pathlib import Path
 from typing import Any
 
-from phantora_runtime import control, processes, report, settings, stacks, zygote
+from phantora_runtime import cgroup, control, files, processes, report, settings, stacks, zygote
 from phantora_runtime.core_process import Core, CoreFault
+from phantora_runtime.disk import DiskWatch
 from phantora_runtime.ending import ENDED_WITH_RUN, Ending, Reason
 from phantora_runtime.exit_codes import ExitCode
 from phantora_runtime.finish import ACK_FD_VARIABLE
 from phantora_runtime.memory import MemorySampler
 from phantora_runtime.oplog_file import OplogWriter
 from phantora_runtime.output import RankOutput
+from phantora_runtime.quantities import format_bytes
 from phantora_runtime.viewers import EventServer
 
 _TICK_S = 0.2
+_TICK_BYTES = 4096  # of stdin, which carries nothing
 _CORE_END_S = 120.0  # a long op log still has to be written
 _REASON_WAIT_S = 3.0
 _SETTLE_S = 0.3  # a rank's exception message may arrive after its exit status
+_FAILURES = (Reason.RANK_FAILED, Reason.PARENT_LOST, Reason.CORE_FAULT)  # what a killed process looks like
 _MACHINE_ERRORS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM),
     *(errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE),
@@ -83,7 +87,9 @@ class _Supervisor:
         self._seen: set[int] = set()
         self._looked = False
         self._ended_by_core = 0.0
-        self._stopping: int | None = None
+        self._stopping = False
+        self._cgroup = cgroup.read() if run.sandboxed else None
+        self._disk = DiskWatch(run.folder, run.cache)
 
     # -- the run, from start to report --------------------------------------------------------------------------------
 
@@ -114,7 +120,7 @@ class _Supervisor:
         ending = self._ending or self._partial
         core_report = self._finish_core(ending)
         self._memory.stop()
-        self._seen |= processes.kill_descendants()
+        self._seen |= processes.kill_descendants(alone=self._run.sandboxed)
         processes.remove_shared_files(self._seen | set(self._pids.values()))
         digest = oplog.finish() if oplog is not None else None
         self._print_failure(ending)
@@ -123,8 +129,8 @@ class _Supervisor:
                 raise fault
         return self._report(ending, core_report, digest)
 
-    def _on_signal(self, number: int, _frame: Any) -> None:
-        self._stopping = number
+    def _on_signal(self, _number: int, _frame: Any) -> None:
+        self._stopping = True
 
     def _start_core(self, oplog: OplogWriter) -> Core | None:
         try:
@@ -200,12 +206,17 @@ class _Supervisor:
         deadline = self._started + self._run.launch.timeout_ns / 1e9
         selector = selectors.DefaultSelector()
         selector.register(self._control, selectors.EVENT_READ)
+        if self._run.sandboxed:
+            selector.register(sys.stdin, selectors.EVENT_READ)
         while self._ending is None:
-            selector.select(_TICK_S)
+            for key, _ in selector.select(_TICK_S):
+                if key.fileobj is sys.stdin and not os.read(key.fd, _TICK_BYTES):
+                    self._stopping = True  # the launcher was killed, or lost the Engine
+                    selector.unregister(sys.stdin)
             self._handle_all()
             if self._ending is not None:
                 break
-            if self._stopping is not None:
+            if self._stopping:
                 self._end(Reason.INTERRUPTED)
             elif not self._left or self._waited_for_reason():
                 self._end(Reason.COMPLETED if self._ended_by_core == 0.0 else Reason.CORE_VERDICT)
@@ -215,6 +226,8 @@ class _Supervisor:
                 self._zygote_ended(self._zygote)
             elif time.monotonic() > deadline:
                 self._time_out()
+            elif found := self._disk.too_much():
+                self._end(Reason.DISK_FILLED, fault=found)
         selector.close()
 
     def _handle_all(self) -> None:
@@ -306,20 +319,23 @@ class _Supervisor:
             )
             self._zygote = self._spawn()
             return
-        log = self._run.folder / "zygote.log"
-        text = log.read_text(errors="replace").strip()
         how = f"status {process.returncode}" if process.returncode >= 0 else f"signal {-process.returncode}"
-        wanted = "to keep the ranks' parent process" if self._pids else "to import torch and start the ranks"
-        said = f"Its output is in {log}: {text.splitlines()[-1]}" if text else "It said nothing."
+        if self._pids:
+            self._end(Reason.PARENT_LOST, fault=f"The ranks' parent process ended with {how}. Did the script do that?")
+            return
+        log = self._run.folder / "zygote.log"
+        last = _tail(log, lines=1)
+        said = f"Its output is in {log}: {last}" if last else "It said nothing."
         memory = " Is there enough memory?" if process.returncode == -signal.SIGKILL else ""
         raise settings.EnvironmentFault(
-            f"Wanted {wanted}; found that {self._run.launch.python} ended with {how}.{memory} {said}"
+            f"Wanted to import torch and start the ranks; found that {self._run.launch.python} ended with {how}."
+            f"{memory} {said}"
         )
 
     def _time_out(self) -> None:
         texts = self._ask_stacks()
         for rank, text in texts.items():
-            with open(self._run.log_path(rank), "a", encoding="utf-8") as log:
+            with files.open_own(self._run.log_path(rank), append=True) as log:
                 log.write(f"\nphantora: --timeout passed; this rank was here:\n{text}\n")
         self._end(Reason.TIMEOUT, stacks=texts)
 
@@ -342,10 +358,9 @@ class _Supervisor:
 
     def _end_ranks(self) -> None:
         keep = [self._core.process.pid] if self._core is not None else []
-        if self._ending is None or self._ending.reason is not Reason.COMPLETED:
-            self._seen |= processes.kill_descendants(keep)
-        else:
-            self._seen |= processes.kill_descendants(keep, grace_s=2.0)
+        completed = self._ending is not None and self._ending.reason is Reason.COMPLETED
+        grace_s = 2.0 if completed else 0.5
+        self._seen |= processes.kill_descendants(keep, grace_s, alone=self._run.sandboxed)
         if self._zygote is not None:
             with contextlib.suppress(ChildProcessError):
                 self._zygote.wait()
@@ -368,19 +383,13 @@ class _Supervisor:
         """Stacks that ranks wrote when the core asked them."""
         texts = {}
         for rank in range(self._run.launch.world_size):
-            path = self._run.stack_path(rank)
-            text = path.read_text(errors="replace") if path.exists() else ""
-            if text:
-                texts[rank] = text
+            with contextlib.suppress(OSError):
+                if text := files.read_plain(self._run.stack_path(rank)):
+                    texts[rank] = text
         return texts
 
     def _report(self, ending: Ending, core_report: dict[str, Any] | None, digest: str | None) -> ExitCode:
-        own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        real = {
-            "wall_s": round(time.monotonic() - self._started, 3),
-            "cpu_s": round(own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime, 3),
-            "peak_host_bytes": self._memory.peak_bytes,
-        }
+        real = self._real(ending)
         self._remove_empty_stack_files()
         content = report.build(self._run, core_report, ending, real, digest)
         report.write(content, self._run.folder)
@@ -400,6 +409,33 @@ class _Supervisor:
             print(json.dumps(content, indent=1), flush=True)
         return code
 
+    def _real(self, ending: Ending) -> dict[str, Any]:
+        """The section `real`: in a container as its control group counts, else from the processes themselves."""
+        own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        real: dict[str, Any] = {
+            "wall_s": round(time.monotonic() - self._started, 3),
+            "cpu_s": round(own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime, 3),
+            "peak_host_bytes": self._memory.peak_bytes,
+            "cpus": len(os.sched_getaffinity(0)),
+        }
+        used = cgroup.read() if self._cgroup is not None else None
+        if self._cgroup is None or used is None:
+            return real
+        if used.oom_kills > self._cgroup.oom_kills and ending.reason in _FAILURES:
+            ending.reason = Reason.MEMORY_LIMIT
+            ending.fault = (
+                "The kernel ended a process of the run: the memory limit was reached "
+                f"({format_bytes(used.limit_bytes or 0)}). Raise it with --memory, or use fewer ranks."
+            )
+        real["cpu_s"] = round(used.cpu_s - self._cgroup.cpu_s, 3)
+        real["cgroup"] = {
+            "version": used.version,
+            "peak_bytes": used.peak_bytes,
+            "limit_bytes": used.limit_bytes,
+            "oom_kills": used.oom_kills - self._cgroup.oom_kills,
+        }
+        return real
+
     def _print_failure(self, ending: Ending) -> None:
         if ending.reason is not Reason.RANK_FAILED:
             return
@@ -411,18 +447,18 @@ class _Supervisor:
 
     def _record_torch(self, ending: Ending) -> None:
         self._run.content["versions"]["torch"] = ending.torch_version
-        text = json.dumps(self._run.content, indent=1) + "\n"
-        (self._run.folder / "run.json").write_text(text, encoding="utf-8")
+        files.write_own(self._run.folder / "run.json", json.dumps(self._run.content, indent=1) + "\n")
 
     def _remove_empty_stack_files(self) -> None:
         for path in (self._run.folder / "ranks").glob("*.stacks"):
-            if path.stat().st_size == 0:
-                path.unlink()
+            with contextlib.suppress(OSError):
+                if path.lstat().st_size == 0:
+                    path.unlink()
 
 
 def _write_null_config(run: settings.Run) -> str:
     path = run.folder / "core.conf"
-    path.write_text("".join(f"{key} = {value}\n" for key, value in run.core.items()), encoding="utf-8")
+    files.write_own(path, "".join(f"{key} = {value}\n" for key, value in run.core.items()))
     return str(path)
 
 
@@ -434,7 +470,7 @@ def _free_port() -> int:
 
 def _tail(path: Path, lines: int = 20) -> str:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = files.read_plain(path)
     except OSError:
         return ""
     return "\n".join(text.rstrip().splitlines()[-lines:])

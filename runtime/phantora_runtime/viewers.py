@@ -35,6 +35,15 @@ def socket_path(folder: Path) -> Iterator[str]:
         os.close(directory)
 
 
+def open_events(folder: Path) -> int:
+    """Opens a run's events.jsonl; never a link or a FIFO that the script put in its place.
+
+    Raises:
+        OSError: There is none yet.
+    """
+    return os.open(folder / "events.jsonl", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+
 def line_type(line: bytes) -> str:
     """The type of a line, which the core writes first; "" for anything else."""
     start = b'{"type": "'
@@ -186,7 +195,7 @@ class EventServer:
         """Passes on what the core has written since."""
         if self._file < 0:
             try:
-                self._file = os.open(self._folder / "events.jsonl", os.O_RDONLY | os.O_CLOEXEC)
+                self._file = open_events(self._folder)
             except OSError:
                 return
         while data := os.read(self._file, 1 << 20):

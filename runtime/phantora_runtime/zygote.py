@@ -21,6 +21,8 @@ from phantora_runtime import control, processes, rank, script_imports, settings
 
 LEFT_OUT_VARIABLE = "PHANTORA_LEFT_OUT"
 START_ORDER_VARIABLE = "PHANTORA_START_ORDER"
+# In a container of their own, ranks leave the CPU to supervisor and core, which must be heard whatever a script starts.
+_BEHIND = 19
 _COMMAND = "from phantora_runtime.zygote import main; main()"
 # Torch imports these at the first optimizer or sharded module: 45 MB and seconds of CPU in every rank if left to them.
 _LAZY_IN_TORCH = ("torch._dynamo",)
@@ -34,8 +36,11 @@ def command(python: str, run_directory: Path) -> list[str]:
 def main() -> None:
     """Entry point."""
     processes.die_with_parent()
+    processes.be_killed_first()
     folder = Path(sys.argv[1])
     run = settings.read(folder)
+    if run.sandboxed:
+        os.nice(_BEHIND)
     os.chdir(run.launch.directory)
     # Libraries may read the command line when they are imported; the script's folder is not theirs to search.
     rank.set_arguments(run)

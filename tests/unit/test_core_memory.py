@@ -54,3 +54,18 @@ def test_bytes_count_for_the_gpu_not_for_the_process(tmp_path):
         (500 * MIB, 500 * MIB),
         (1000 * MIB, 1000 * MIB),
     ]
+
+
+def test_garbage_in_the_segment_does_not_become_a_result(tmp_path):
+    """A script may write anything there; no GPU holds more than it has."""
+    with running(tmp_path, 1) as (core, (rank,)):
+        held(core, 0, 1 << 62, 1 << 61)
+        rank.push(MEMORY, struct.pack("<qQQQ", 1 << 40, 1 << 45, 1 << 45, 1 << 40), device=0)
+        core.put_u64(rank.at("torch_reserved_peak"), 1 << 63)
+        rank.wait_device()
+        rank.exit()
+        memory = core.finish()["memory"]
+    capacity = memory["capacity_bytes"]
+    (line,) = memory["ranks"]
+    assert memory["peak_device_bytes"] == line["peak_device_bytes"] == capacity > 0
+    assert line["peak_reserved_bytes"] == line["other_bytes"] == capacity

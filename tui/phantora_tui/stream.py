@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from phantora_runtime.viewers import socket_path
+from phantora_runtime.viewers import open_events, socket_path
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 16 << 20
@@ -62,7 +62,7 @@ class EventStream:
     def _read(self) -> bytes:
         if self._file < 0:
             try:
-                self._file = os.open(self._folder / "events.jsonl", os.O_RDONLY | os.O_CLOEXEC)
+                self._file = open_events(self._folder)
             except OSError:
                 return b""
         return os.read(self._file, _CHUNK)

@@ -161,6 +161,10 @@ class Engine final : public Replies {
   Json steps_json();
   Json step_times_json();
   double cost_spread() const;
+  // A byte count that ranks keep in the segment, where a script may write anything: never above what the GPU has.
+  std::uint64_t device_bytes(const std::atomic<std::uint64_t>& count) const {
+    return std::min(count.load(std::memory_order_relaxed), header_.gpu.total_bytes);
+  }
   Json memory_json();
   Json kernels_json(bool unknown, std::size_t most = 50);
   Json traffic_json();

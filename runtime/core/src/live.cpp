@@ -60,7 +60,7 @@ void Engine::show_ranks(std::uint64_t now) {
     state.push(at->second);
     h.push(later(later(actor.published, actor.floor), actor.last_issue));
     steps.push(actor.steps + (actor.stepped ? 1 : 0));
-    used.push(segment_.device(rank).used_bytes.load(std::memory_order_relaxed));
+    used.push(device_bytes(segment_.device(rank).used_bytes));
     compute.push(actor.compute_ns);
     communication.push(actor.communication_ns);
     waited.push(actor.waited_ns);

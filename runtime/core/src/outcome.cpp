@@ -17,10 +17,8 @@ void Engine::on_mark(Actor& actor, const wire::Record& record) {
     const auto& device = segment_.device(actor.rank);
     Json mark = Json::object();
     mark.set("rank", actor.rank).set("at_ns", issue).set("step", actor.steps).set("requested_bytes", record.mark.value);
-    mark.set("phase", names_.get(record.mark.text))
-        .set("used_bytes", device.used_bytes.load(std::memory_order_relaxed));
-    mark.set("other_bytes", device.other_bytes.load(std::memory_order_relaxed))
-        .set("capacity_bytes", header_.gpu.total_bytes);
+    mark.set("phase", names_.get(record.mark.text)).set("used_bytes", device_bytes(device.used_bytes));
+    mark.set("other_bytes", device_bytes(device.other_bytes)).set("capacity_bytes", header_.gpu.total_bytes);
     events_.write(EventStream::line("oom", issue).set("oom", mark));
     oom_marks_.push(std::move(mark));
     ++oom_count_;

@@ -56,7 +56,7 @@ Json Engine::memory_json() {
     const auto& device = segment_.device(rank);
     const auto& block = *actors_[rank]->block;
     const std::uint64_t device_peak =
-        std::max(device.peak_bytes.load(std::memory_order_relaxed), actors_[rank]->memory_peak);
+        std::max(device_bytes(device.peak_bytes), std::min(actors_[rank]->memory_peak, header_.gpu.total_bytes));
     if (device_peak > peak) {
       peak = device_peak;
       peak_rank = rank;
@@ -64,9 +64,9 @@ Json Engine::memory_json() {
     ranks.push(std::move(Json::object()
                              .set("rank", rank)
                              .set("peak_device_bytes", device_peak)
-                             .set("peak_reserved_bytes", block.torch_reserved_peak.load(std::memory_order_relaxed))
-                             .set("peak_allocated_bytes", block.torch_allocated_peak.load(std::memory_order_relaxed))
-                             .set("other_bytes", actors_[rank]->memory_other)));
+                             .set("peak_reserved_bytes", device_bytes(block.torch_reserved_peak))
+                             .set("peak_allocated_bytes", device_bytes(block.torch_allocated_peak))
+                             .set("other_bytes", std::min(actors_[rank]->memory_other, header_.gpu.total_bytes))));
   }
   return std::move(Json::object()
                        .set("capacity_bytes", header_.gpu.total_bytes)
