@@ -14,7 +14,7 @@ from phantora.sandbox import engine, image, limits, mounts, workspace
 from phantora.sandbox.container import HOME, ContainerSpec, OverlayRefused, user
 from phantora.sandbox.container import run as run_container
 from phantora.terminal import Terminal
-from phantora_runtime import files
+from phantora_runtime import files, settings
 
 PREFIX = "/opt/phantora"
 CACHE = f"{HOME}/.cache"
@@ -75,7 +75,7 @@ def run(options: RunOptions) -> int:
             f"to write {folder}", str(error.strerror), "Make room, or choose another place with --out."
         ) from None
     finally:
-        files.sweep(folder, with_links=workspace.FOLDER)
+        files.sweep(folder, with_links=settings.FILES)
         if caller != spec.user:
             workspace.give(folder, caller)
         workspace.clear(folder)

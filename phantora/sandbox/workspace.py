@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phantora.sandbox.mounts import Mount
+from phantora_runtime.settings import FILES
 
-FOLDER = "files"
 _SCRATCH = ".overlay"  # the kernel's own, on the same disk as the files
 _NOT_IN_OPTIONS = frozenset(",:\\\"'")  # what separates mount options
 _MOST_FOLDERS = 20_000
@@ -76,7 +76,7 @@ def overlay(run: Path, lower: Path, owner: tuple[int, int]) -> Overlay | None:
 
 def mirrored(run: Path, path: Path, owner: tuple[int, int]) -> Path:
     """Makes the place in the run directory for what is written to `path` inside, and returns it."""
-    place = run / FOLDER
+    place = run / FILES
     _make(place, owner)
     for part in path.parts[1:]:
         place /= part
@@ -92,7 +92,7 @@ def clear(run: Path) -> None:
             folder.rmdir()
     if os.getuid() == 0:
         shutil.rmtree(scratch, ignore_errors=True)
-    for parent, _, _ in os.walk(run / FOLDER, topdown=False):
+    for parent, _, _ in os.walk(run / FILES, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(parent)
 

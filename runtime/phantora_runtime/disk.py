@@ -28,12 +28,15 @@ class DiskWatch:
         self._start = _free(folder)
         self._next = 0.0
 
-    def too_much(self) -> str:
-        """Returns what to tell the user where the run wrote more than it may; else an empty text."""
-        now = time.monotonic()
-        if now < self._next:
+    def too_much(self, now: bool = False) -> str:
+        """Returns what to tell the user where the run wrote more than it may; else, or when not looked yet, "".
+
+        Args:
+            now: Look in any case, not only every half second.
+        """
+        if not now and time.monotonic() < self._next:
             return ""
-        self._next = now + _EVERY_S
+        self._next = time.monotonic() + _EVERY_S
         if self._start - _free(self._folder) <= self._budget:
             return ""
         written = files.size(self._folder) + (files.size(self._cache) if self._cache is not None else 0)
@@ -41,7 +44,7 @@ class DiskWatch:
             return ""
         return (
             f"The run wrote {format_bytes(written)} of files, more than half of the disk space that was free. "
-            f"Remove {self._folder}, or choose a larger disk with --out."
+            "Write less, or choose a larger disk with --out."
         )
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+# What a sandboxed script wrote where it may not write lies in this folder of the run directory.
+FILES = "files"
+
 
 class EnvironmentFault(Exception):
     """This machine lacks something; the message is a complete line for the user (exit code 3)."""

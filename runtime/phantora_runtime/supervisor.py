@@ -12,6 +12,7 @@ import json
 import os
 import resource
 import selectors
+import shutil
 import signal
 import socket
 import subprocess
@@ -83,6 +84,8 @@ class _Supervisor:
         self._importing = ""
         self._left_out: list[str] = []
         self._core: Core | None = None
+        self._oplog: OplogWriter | None = None
+        self._output: RankOutput | None = None
         self._zygote: subprocess.Popen[bytes] | None = None
         self._seen: set[int] = set()
         self._looked = False
@@ -104,30 +107,44 @@ class _Supervisor:
         processes.end_with_parent()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._on_signal)
-        oplog = None
         try:
             if not self._run.null_mode:
-                oplog = OplogWriter(self._run.folder / "oplog")
-                oplog.start()
-                self._core = self._start_core(oplog)
-            output = self._start_zygote()
+                self._oplog = OplogWriter(self._run.folder / "oplog")
+                self._oplog.start()
+                self._core = self._start_core(self._oplog)
+            self._output = self._start_zygote()
             self._memory.start()
             self._viewers.start()
             self._watch()
         finally:
             self._end_ranks()
-        output.finish()
+        if self._output is not None:
+            self._output.finish()
         ending = self._ending or self._partial
         core_report = self._finish_core(ending)
         self._memory.stop()
         self._seen |= processes.kill_descendants(alone=self._run.sandboxed)
         processes.remove_shared_files(self._seen | set(self._pids.values()))
-        digest = oplog.finish() if oplog is not None else None
+        digest = self._oplog.finish() if self._oplog is not None else None
         self._print_failure(ending)
-        for fault in (output.fault, oplog.fault if oplog is not None else None):
-            if fault is not None:
-                raise fault
+        if not self._filled_the_disk(ending) and (fault := self._write_fault()) is not None:
+            raise fault
         return self._report(ending, core_report, digest)
+
+    def _write_fault(self) -> OSError | None:
+        """What went wrong with the files that we write while the run goes on: the disk is full."""
+        writers = (self._output, self._oplog)
+        return next((writer.fault for writer in writers if writer is not None and writer.fault is not None), None)
+
+    def _filled_the_disk(self, ending: Ending) -> bool:
+        """Did the run fail because it wrote too much? What a sandboxed script wrote goes then: the disk is needed."""
+        found = self._disk.too_much(now=True)
+        if not found or ending.reason not in (*_FAILURES, Reason.DISK_FILLED):
+            return False
+        ending.reason, ending.fault = Reason.DISK_FILLED, found
+        if self._run.sandboxed:
+            shutil.rmtree(self._run.folder / settings.FILES, ignore_errors=True)
+        return True
 
     def _on_signal(self, _number: int, _frame: Any) -> None:
         self._stopping = True
@@ -216,7 +233,7 @@ class _Supervisor:
             self._handle_all()
             if self._ending is not None:
                 break
-            if self._stopping:
+            if self._stopping or self._write_fault() is not None:
                 self._end(Reason.INTERRUPTED)
             elif not self._left or self._waited_for_reason():
                 self._end(Reason.COMPLETED if self._ended_by_core == 0.0 else Reason.CORE_VERDICT)

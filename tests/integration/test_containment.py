@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import textwrap
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ class Hostile:
     code: int = 1
     verdict: str | None = "failed"
     options: tuple[str, ...] = ()
+    small_disk: bool = False
 
 
 # `secret` is a file of another user that is not mounted; `core` finds the simulator.
@@ -59,9 +61,13 @@ SCRIPTS = {
     ),
     "memory": Hostile(
         "held = []\nwhile True: held.append(b'x' * (64 << 20))",
-        "the memory limit was reached (2g). Raise it with --memory",
-        verdict=None,
+        "the memory limit was reached (2.00 GiB). Raise it with --memory",
         options=("--memory", "2g"),
+    ),
+    "a fork bomb": Hostile(
+        "while True:\n    try: os.fork()\n    except OSError: pass",
+        "took longer than --timeout", code=124, verdict="stopped",
+        options=("--memory", "4g", "--timeout", "15s"),
     ),
     "device memory": Hostile(
         "import torch\nheld = []\nwhile True: held.append(torch.empty(8 << 30, dtype=torch.uint8, device='cuda'))",
@@ -74,6 +80,26 @@ SCRIPTS = {
     "filling /dev/shm": Hostile(
         "with open('/dev/shm/x', 'wb') as f:\n    while True: f.write(bytes(16 << 20))", "No space left on device",
         options=("--shm-size", "128m"),
+    ),
+    "filling the disk": Hostile(
+        "with open('x', 'wb') as f:\n    while True: f.write(bytes(1 << 20))",
+        "more than half of the disk space that was free", small_disk=True,
+    ),
+    "filling the disk with output": Hostile(
+        "while True: print('x' * (1 << 20), file=sys.stderr)",
+        "more than half of the disk space that was free", small_disk=True,
+    ),
+    "links, pipes and folders in place of our files": Hostile(
+        "import torch\ntorch.ones(4, device='cuda').sum().item()\n"
+        "run = os.environ['PHANTORA_RUN_DIR']\n"
+        "for name in ('events.jsonl', 'run.json', 'core.log', 'zygote.log', 'ranks/00000.log'): os.unlink(f'{run}/{name}')\n"
+        "for name in ('report.json', 'core_report.json'): os.mkfifo(f'{run}/{name}')\n"
+        "for name in ('events.jsonl', 'core.log', 'etc'): os.symlink('/etc', f'{run}/{name}')\n"
+        "os.mkdir(f'{run}/run.json')\nos.symlink(secret, f'{run}/zygote.log')\nprint('planted')",
+        "ok: 1 x", code=0, verdict="ok",
+    ),
+    "killing the ranks' parent": Hostile(
+        "os.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(1000)", "The ranks' parent process ended with signal 9"
     ),
     "killing the simulator": Hostile(
         "os.kill(core(), signal.SIGKILL)\ntime.sleep(1000)", "the core ended with status -9", code=5
@@ -112,8 +138,20 @@ SCRIPTS = {
 }  # fmt: skip
 
 
+def make_small_disk(folder: Path, request) -> Path:
+    """Mounts a file system of 200 MB for the time of a test."""
+    if os.getuid():
+        pytest.skip("only root can mount")
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m,mode=755", "none", str(folder)], check=True)
+    request.addfinalizer(lambda: subprocess.run(["umount", "-l", str(folder)], check=True))
+    return folder
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_hostile_script_ends_its_own_run(name, phantora_command, sandbox_environment, docker_engine, tmp_path):
+def test_a_hostile_script_ends_its_own_run(
+    name, phantora_command, sandbox_environment, docker_engine, tmp_path, request
+):
     hostile = SCRIPTS[name]
     secret = tmp_path / "secret"
     secret.write_text("of another user")
@@ -124,22 +162,25 @@ def test_a_hostile_script_ends_its_own_run(name, phantora_command, sandbox_envir
         parent.chmod(0o755)
     code = textwrap.dedent(PRELUDE).format(secret=str(secret)) + hostile.script + "\n"
     (folder / "hostile.py").write_text(code)
+    run = tmp_path / "runs" / "run"
+    if hostile.small_disk:
+        run = make_small_disk(tmp_path / "disk", request) / "run"
     free = shutil.disk_usage(tmp_path).free
     line = [*phantora_command, "sandbox", "code/hostile.py", "--gpus", "1", "--clock", "modelled", "--timeout", "120s"]
-    line += ["--requirements", str(REQUIREMENTS), "--name", "run", *hostile.options]
+    line += ["--requirements", str(REQUIREMENTS), "--out", str(run), *hostile.options]
     answer = subprocess.run(
         line, cwd=tmp_path, env=sandbox_environment, capture_output=True, text=True, errors="replace", timeout=600
     )
     shown = f"{' '.join(line)}\nexit {answer.returncode}\n{answer.stdout[-2000:]}\n{answer.stderr[-4000:]}"
     assert hostile.says in answer.stdout + answer.stderr, shown
     assert answer.returncode == hostile.code, shown
-    run = tmp_path / "runs" / "run"
     if hostile.verdict is not None:
         assert json.loads((run / "report.json").read_text())["verdict"] == hostile.verdict, shown
     # Nothing is left, and nothing was touched.
     assert docker_engine.containers.list(all=True, filters={"label": f"org.phantora.run={run}"}) == []
     assert {path.lstat().st_uid for path in [run, *run.rglob("*")]} == {os.getuid()}
-    assert not list(run.rglob("*.sock"))
+    kinds = {stat.S_IFMT(path.lstat().st_mode) for path in run.rglob("*")}
+    assert kinds <= {stat.S_IFREG, stat.S_IFDIR}, kinds
     assert secret.read_text() == "of another user"
     assert (folder / "hostile.py").read_text() == code
     assert [path.name for path in folder.iterdir()] == ["hostile.py"]
