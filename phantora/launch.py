@@ -37,10 +37,15 @@ def prepare(options: RunOptions) -> tuple[Path, dict[str, Any]]:
 
 
 def write_run_json(folder: Path, content: dict[str, Any]) -> None:
-    """Writes run.json."""
+    """Writes run.json; where that fails, nothing of the run is left.
+
+    Raises:
+        PhantoraError: The disk is full, or the like.
+    """
     try:
         (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
+        run_directory.discard(folder)
         raise PhantoraError(
             f"to write {folder / 'run.json'}", str(error.strerror), "Make room, or choose another place with --out."
         ) from None
@@ -59,6 +64,8 @@ def run(options: RunOptions) -> int:
     """
     content = resolve.run_json(options)
     native = native_folder()
+    python = content["launch"]["python"]
+    _check_interpreter(python)
     folder = run_directory.make(options)
     write_run_json(folder, content)
     environment = dict(os.environ)
@@ -67,14 +74,8 @@ def run(options: RunOptions) -> int:
     environment["PHANTORA_USER_PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
     environment["PYTHONPATH"] = str(runtime_parent())
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    python = content["launch"]["python"]
     processes.become_subreaper()
-    try:
-        code = run_to_end([python, "-m", "phantora_runtime", str(folder)], environment, Terminal(folder, options))
-    except OSError as error:
-        raise PhantoraError(
-            f"to start {python}", str(error.strerror), "Give another interpreter with --python."
-        ) from None
+    code = run_to_end([python, "-m", "phantora_runtime", str(folder)], environment, Terminal(folder, options))
     if code < 0:
         processes.kill_descendants()  # nobody else is left to do it
         if -code in _FORWARDED:
@@ -87,8 +88,22 @@ def run(options: RunOptions) -> int:
             ExitCode.ENVIRONMENT if -code == signal.SIGKILL else ExitCode.OUR_BUG,
         )
     if code in _WITH_REPORT and not (folder / "report.json").exists():
-        raise PhantoraError(f"a report in {folder}", "none", f"Is {python} a Python 3.10 or later?")
+        raise PhantoraError(f"a report in {folder}", "none", "Did the script remove it?")
     return code
+
+
+def _check_interpreter(python: str) -> None:
+    """Before there is a run directory: whatever else a program is, it cannot print this."""
+    probe = "import sys; print(sys.implementation.name, sys.version_info >= (3, 10))"
+    try:
+        said = subprocess.run([python, "-c", probe], capture_output=True, text=True, errors="replace").stdout.split()
+    except OSError as error:
+        said = [str(error.strerror)]
+    if said != ["cpython", "True"]:
+        found = "an older one, or something else" if not said else " ".join(said)
+        raise PhantoraError(
+            f"a CPython 3.10 or later at {python}", found[:200], "Name another interpreter with --python."
+        )
 
 
 def run_to_end(command: list[str], environment: dict[str, str], terminal: Terminal) -> int:

@@ -14,6 +14,7 @@ DEFAULT_CLOCK = "measured"
 DEFAULT_STEPS = "10"
 DEFAULT_WARMUP = 1
 DEFAULT_TIMEOUT = "30m"
+DEFAULT_CPU_COUNT = 8  # where the host profile is silent
 
 
 @dataclass(frozen=True)

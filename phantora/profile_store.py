@@ -12,7 +12,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from phantora import profile_form
 from phantora.errors import UsageError
+from phantora.profile_form import SOURCE_SUFFIX
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -20,7 +22,6 @@ else:  # pragma: no cover - depends on the interpreter
     import tomli as tomllib
 
 KINDS = {"gpu": "gpus", "cluster": "clusters", "host": "hosts"}
-SOURCE_SUFFIX = "_source"
 Scalar = str | int | float | bool
 
 
@@ -61,35 +62,18 @@ class Profile:
             )
         return lines
 
-    def get_int(self, key: str, default: int | None = None) -> int | None:
-        """Returns an integer number, or the default where the profile is silent.
-
-        Raises:
-            UsageError: The number is there and is no integer.
-        """
-        value = self.numbers.get(key, default)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-            raise UsageError(f"an integer for '{key}' in {self.path}", repr(value), "Correct the profile.")
-        return value
-
     def problems(self) -> list[str]:
-        """Returns what is wrong with the file, one sentence each; empty when it is well-formed."""
-        found = []
-        for key, wanted in (("schema", 1), ("kind", self.kind)):
-            if self.data.get(key) != wanted:
-                found.append(f"{key} is {self.data.get(key)!r}, not {wanted!r}.")
-        section = self.data.get(self.kind)
-        if not isinstance(section, dict):
-            return [*found, f"there is no section [{self.kind}]."]
-        for key, value in section.items():
-            if key.endswith(SOURCE_SUFFIX):
-                if key.removesuffix(SOURCE_SUFFIX) not in section:
-                    found.append(f"{key} belongs to no number.")
-            elif not isinstance(value, (str, int, float)):
-                found.append(f"{key} is neither a number nor text.")
-            elif key + SOURCE_SUFFIX not in section:
-                found.append(f"{key} names no source ({key}{SOURCE_SUFFIX}).")
-        return found
+        """Returns why it cannot be used, one sentence each; empty when it can."""
+        form = _read(profiles_folder() / KINDS[self.kind] / f"{names(self.kind)[0]}.toml")
+        tables = profiles_folder() / "tables"
+        return profile_form.problems(
+            self.kind, self.data, form, (tables,) if self.built_in else (self.path.parent, tables)
+        )
+
+    def get_int(self, key: str) -> int | None:
+        """Returns a whole number, or None where the profile is silent."""
+        value = self.numbers.get(key)
+        return None if value is None else int(value)
 
 
 def profiles_folder() -> Path:
@@ -113,29 +97,56 @@ def names(kind: str) -> list[str]:
 
 
 def load(kind: str, name_or_file: str) -> Profile:
-    """Reads a profile.
+    """Reads a profile that can be used.
 
     Args:
         kind: `gpu`, `cluster` or `host`.
         name_or_file: A built-in name, or the path of a TOML file (recognised by `.toml` or a slash).
 
     Raises:
+        UsageError: No such profile, or the file is none.
+    """
+    profile = read(name_or_file, kind)
+    if found := profile.problems():
+        more = f" ({len(found) - 1} more)" if len(found) > 1 else ""
+        do = f"Correct it: `phantora profiles check {name_or_file}` lists what is wrong."
+        raise UsageError(f"a {kind} profile in {profile.path}", found[0].rstrip(".") + more, do)
+    return profile
+
+
+def read(name_or_file: str, kind: str | None = None) -> Profile:
+    """Reads a profile, well-formed or not.
+
+    Args:
+        name_or_file: As for `load`.
+        kind: `gpu`, `cluster` or `host`; None: whichever has that name, or what the file says.
+
+    Raises:
         UsageError: No such profile, or the file is not TOML.
     """
-    is_file = name_or_file.endswith(".toml") or "/" in name_or_file
-    path = Path(name_or_file) if is_file else profiles_folder() / KINDS[kind] / f"{name_or_file}.toml"
-    if not path.is_file():
-        known = ", ".join(names(kind))
-        raise UsageError(
-            f"a {kind} profile '{name_or_file}'",
-            "no such file" if is_file else f"only {known}",
-            f"Use one of {known}, or give the path of a TOML file.",
-        )
+    kinds = [kind] if kind is not None else list(KINDS)
+    if name_or_file.endswith(".toml") or "/" in name_or_file:
+        path = Path(name_or_file)
+        if path.is_file():
+            data = _read(path)
+            said = str(data.get("kind"))
+            return Profile(kind or (said if said in KINDS else "gpu"), path.stem, path, False, data)
+        found = "no such file"
+    else:
+        for each in kinds:
+            path = profiles_folder() / KINDS[each] / f"{name_or_file}.toml"
+            if path.is_file():
+                return Profile(each, path.stem, path, True, _read(path))
+        found = "none of that name"
+    known = ", ".join(name for each in kinds for name in names(each))
+    what = f"a {kind} profile" if kind else "a profile"
+    raise UsageError(f"{what} '{name_or_file}'", found, f"Use one of {known}, or give the path of a TOML file.")
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"valid TOML in {path}", str(error), "Correct the file.") from None
-    profile = Profile(kind, path.stem, path, not is_file, data)
-    if data.get("schema") != 1 or data.get("kind") != kind or not isinstance(data.get(kind), dict):
-        raise UsageError(f"a {kind} profile in {path}", profile.problems()[0].rstrip("."), "See profiles/README.md.")
-    return profile
+    except OSError as error:
+        raise UsageError(f"to read {path}", str(error.strerror), "Check its permissions.") from None

@@ -5,18 +5,21 @@ from __future__ import annotations
 import dataclasses
 import os
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from phantora import __version__, profile_store
+from phantora import __version__, profile_store, run_directory
 from phantora.errors import PhantoraError, UsageError
-from phantora.options import DEFAULT_GPU, DEFAULT_GPUS_PER_NODE, RunOptions
+from phantora.options import DEFAULT_CPU_COUNT, DEFAULT_GPU, DEFAULT_GPUS_PER_NODE, RunOptions
 from phantora_runtime.quantities import QuantityError, parse_condition, parse_duration_ns
 
 # Virtual time 0 is this date on every machine: 2026-01-01 00:00:00 UTC.
 EPOCH_NS = 1_767_225_600 * 10**9
 _MAX_RANKS = 65_536
+_MAX_GPUS_PER_NODE = 255
+_MAX_STEPS = 10**9
 
 
 def run_json(options: RunOptions) -> dict[str, Any]:
@@ -36,6 +39,7 @@ def run_json(options: RunOptions) -> dict[str, Any]:
     gpu = profile_store.load("gpu", _choose_gpu(options, cluster, notes))
     gpus_per_node, nodes = _shape(options, cluster, notes)
     timeout_ns, steps = _limits(options)
+    run_directory.check(options)
     core = _core(options, gpu, cluster, host, gpus_per_node, nodes, steps)
     return {
         "schema": 1,
@@ -100,14 +104,16 @@ def _check_target(options: RunOptions) -> None:
     if (options.script is None) == (options.module is None):
         found = "neither" if options.script is None else "both"
         raise UsageError("a SCRIPT or -m MODULE", found, "Example: phantora run train.py --gpus 8 -- --lr 3e-4")
-    if options.script is not None and not Path(options.script).exists():
-        raise UsageError(f"the script {options.script}", "no such file", "Check the path.")
+    if options.script is not None:
+        _check_script(Path(options.script))
+    elif not options.module:
+        raise UsageError("a module for -m", "an empty name", "Write for example -m torchtitan.train.")
     if options.clock not in ("measured", "modelled"):
         raise UsageError("--clock measured or modelled", f"'{options.clock}'", "Choose one of the two.")
     if not 1 <= options.gpus <= _MAX_RANKS:
         raise UsageError(f"--gpus from 1 to {_MAX_RANKS}", str(options.gpus), "Correct it.")
-    if options.warmup < 0:
-        raise UsageError("--warmup of 0 or more", str(options.warmup), "Correct it.")
+    if not 0 <= options.warmup <= _MAX_STEPS:
+        raise UsageError(f"--warmup from 0 to {_MAX_STEPS}", str(options.warmup), "Correct it.")
     if not 0 <= options.seed < 2**63:
         raise UsageError("--seed from 0 to 2^63-1", str(options.seed), "Correct it.")
     sizes = options.parallel
@@ -126,6 +132,15 @@ def _check_target(options: RunOptions) -> None:
         )
 
 
+def _check_script(script: Path) -> None:
+    if not script.exists():
+        raise UsageError(f"the script {script}", "no such file", "Check the path.")
+    if script.is_dir() and not (script / "__main__.py").is_file():
+        raise UsageError("a script", f"the folder {script} without a __main__.py", "Name the script in it.")
+    if not os.access(script, os.R_OK):
+        raise UsageError(f"the script {script}", "that it may not be read", "Check its permissions.")
+
+
 def _choose_gpu(options: RunOptions, cluster: profile_store.Profile, notes: list[str]) -> str:
     named = cluster.numbers.get("gpu")
     if options.gpu is not None:
@@ -139,8 +154,8 @@ def _shape(options: RunOptions, cluster: profile_store.Profile, notes: list[str]
     """Returns GPUs per node as the ranks see it, and the number of nodes."""
     named = cluster.get_int("gpus_per_node")
     per_node = options.gpus_per_node if options.gpus_per_node is not None else named or DEFAULT_GPUS_PER_NODE
-    if per_node < 1:
-        raise UsageError("--gpus-per-node of 1 or more", str(per_node), "Correct it.")
+    if not 1 <= per_node <= _MAX_GPUS_PER_NODE:
+        raise UsageError(f"1 to {_MAX_GPUS_PER_NODE} GPUs per node", str(per_node), "Correct --gpus-per-node.")
     if named is not None and per_node != named:
         notes.append(f"--gpus-per-node {per_node} replaces the {named} of cluster {cluster.name}.")
     if options.gpus <= per_node:
@@ -153,17 +168,22 @@ def _shape(options: RunOptions, cluster: profile_store.Profile, notes: list[str]
 
 
 def _limits(options: RunOptions) -> tuple[int, int | None]:
+    what = "a --fail-if condition"
     try:
         for text in options.fail_if:
             parse_condition(text)
+        what = "a --timeout"
         timeout_ns = parse_duration_ns(options.timeout)
     except QuantityError as error:
-        raise UsageError("a --fail-if condition or a --timeout", str(error).rstrip("."), "Correct it.") from None
+        raise UsageError(what, str(error).rstrip("."), "Correct it.") from None
+    if timeout_ns == 0:
+        raise UsageError("a --timeout above 0", f"'{options.timeout}'", "Write for example 90s, 30m or 2h.")
     if options.steps == "all":
         return timeout_ns, None
-    if not options.steps.isdigit() or int(options.steps) < 1:
-        raise UsageError("--steps K (1 or more) or all", f"'{options.steps}'", "Correct it.")
-    return timeout_ns, int(options.steps)
+    steps = int(options.steps) if re.fullmatch("[0-9]{1,10}", options.steps) else 0
+    if not 1 <= steps <= _MAX_STEPS:
+        raise UsageError(f"--steps from 1 to {_MAX_STEPS}, or all", f"'{options.steps}'", "Correct it.")
+    return timeout_ns, steps
 
 
 def _substitute(options: RunOptions) -> list[str]:
@@ -202,7 +222,7 @@ def _core(
         "seed": options.seed,
         "epoch_ns": EPOCH_NS,
         "clock": options.clock,
-        "cpu_count": host.get_int("cpu_count", 8) or 8,
+        "cpu_count": host.get_int("cpu_count") or DEFAULT_CPU_COUNT,
         "steps": "all" if steps is None else steps,
         "warmup": options.warmup,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
 from pathlib import Path
@@ -17,6 +19,32 @@ def _label(options: RunOptions) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text).strip("-.") or "run"
 
 
+def check(options: RunOptions) -> None:
+    """Refuses, before anything costs time, what `make` would refuse. Changes nothing.
+
+    Raises:
+        UsageError: Both `--out` and `--name` are given, or they name something else than a directory for this run.
+        PhantoraError: It cannot be written.
+    """
+    if options.out is not None and options.name is not None:
+        raise UsageError("one of --out and --name", "both", "Leave one out.")
+    if options.name is not None and ("/" in options.name or options.name in ("", ".", "..")):
+        raise UsageError("a plain name for --name", f"'{options.name}'", "Use --out for a path.")
+    folder = _chosen(options) or RUNS
+    text = str(folder.absolute())
+    if not text.isprintable() or text != text.strip():
+        raise UsageError("a run directory whose name is one line of text", repr(text), "Choose another with --out.")
+    try:
+        if folder != RUNS and folder.exists():
+            _check_clear(folder, options.force)
+        there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    except OSError as error:
+        raise _not_writable(error) from None
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        found = "that it may not be written" if there.is_dir() else "a file"
+        raise PhantoraError(f"a folder {there} for the run directory", found, "Choose another with --out.")
+
+
 def make(options: RunOptions) -> Path:
     """Makes the directory that `--out`, `--name` or the script's name ask for.
 
@@ -24,31 +52,53 @@ def make(options: RunOptions) -> Path:
         Its absolute path; it exists and is empty but for `ranks/`.
 
     Raises:
-        UsageError: Both `--out` and `--name` are given, or the directory holds a run and `--force` is not given.
-        PhantoraError: It cannot be written.
+        UsageError, PhantoraError: As `check`.
     """
-    if options.out is not None and options.name is not None:
-        raise UsageError("one of --out and --name", "both", "Leave one out.")
-    if options.name is not None and ("/" in options.name or options.name in ("", ".", "..")):
-        raise UsageError("a plain name for --name", f"'{options.name}'", "Use --out for a path.")
+    check(options)
+    chosen = _chosen(options)
+    missing = [path for path in (chosen or RUNS, *(chosen or RUNS).parents) if not path.exists()]
     try:
-        if options.out is None and options.name is None:
-            return _make_counted(_label(options))
-        folder = options.out if options.out is not None else RUNS / str(options.name)
-        if folder.exists():
-            _clear(folder, options.force)
-        (folder / "ranks").mkdir(parents=True, exist_ok=True)
+        if chosen is None:
+            folder = _make_counted(_label(options))
+            missing.insert(0, folder)
+        else:
+            folder = chosen
+            folder.mkdir(parents=True, exist_ok=True)
+            _clear(folder)
+        (folder / "ranks").mkdir()
     except OSError as error:
-        raise PhantoraError(
-            "a writable run directory", f"{error.strerror}: {error.filename}", "Choose another with --out."
-        ) from None
+        _remove_empty(missing)
+        raise _not_writable(error) from None
     return folder.resolve()
+
+
+def discard(folder: Path) -> None:
+    """Removes the directory of a run that never began, and `runs/` where nothing else is in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.parent == RUNS.resolve():
+        _remove_empty([folder.parent])
+
+
+def _chosen(options: RunOptions) -> Path | None:
+    return RUNS / options.name if options.name is not None else options.out
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _not_writable(error: OSError) -> PhantoraError:
+    return PhantoraError(
+        "a writable run directory", f"{error.strerror}: {error.filename}", "Choose another with --out."
+    )
 
 
 def _make_counted(label: str) -> Path:
     RUNS.mkdir(exist_ok=True)
     taken = [path.name.removeprefix(f"{label}-") for path in RUNS.glob(f"{label}-*")]
-    counter = max((int(name) for name in taken if name.isdigit()), default=0) + 1
+    counter = max((int(name) for name in taken if name.isdecimal()), default=0) + 1
     while True:
         folder = RUNS / f"{label}-{counter}"
         try:
@@ -56,11 +106,10 @@ def _make_counted(label: str) -> Path:
         except FileExistsError:  # another run of the same script starts at this moment
             counter += 1
             continue
-        (folder / "ranks").mkdir()
-        return folder.resolve()
+        return folder
 
 
-def _clear(folder: Path, force: bool) -> None:
+def _check_clear(folder: Path, force: bool) -> None:
     if not folder.is_dir():
         raise UsageError("a directory for the run", f"the file {folder}", "Choose another name.")
     if not any(folder.iterdir()):
@@ -69,6 +118,9 @@ def _clear(folder: Path, force: bool) -> None:
         raise UsageError("an empty directory or an earlier run", f"other files in {folder}", "Choose another name.")
     if not force:
         raise UsageError("a fresh run directory", f"an earlier run in {folder}", "Add --force, or choose another name.")
+
+
+def _clear(folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from phantora.errors import UsageError
 from phantora.options import RunOptions
 from phantora_runtime.quantities import format_bytes, format_duration
 from phantora_runtime.viewers import SOCKET_NAME
@@ -36,16 +35,11 @@ class Terminal:
     Args:
         folder: The run directory.
         options: The run's options.
-
-    Raises:
-        UsageError: --tui, but there is no terminal.
     """
 
     def __init__(self, folder: Path, options: RunOptions) -> None:
         self._folder = folder
         self._is_terminal = is_terminal()
-        if options.tui and not self._is_terminal:
-            raise UsageError("a terminal on stdin and stderr for --tui", "none", "Leave --tui out.")
         wanted = self._is_terminal if options.tui is None else options.tui
         self._live = wanted and not options.quiet and not (options.json and options.tui is None)
         self._progress = not options.quiet and not self._live

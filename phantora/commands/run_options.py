@@ -81,13 +81,17 @@ def collect(ctx: typer.Context, script: list[str] | None, sandbox: SandboxOption
         sandbox: What only `sandbox` knows.
 
     Raises:
-        UsageError: More than one positional argument stands before `--`.
+        UsageError: More than one positional argument stands before `--`, or --tui has no terminal.
     """
+    from phantora.terminal import is_terminal
+
     given: dict[str, Any] = ctx.params
     positional = list(script or [])
     if len(positional) > (0 if given["module"] else 1):
         extra = positional[0 if given["module"] else 1]
         raise UsageError("script arguments after --", f"'{extra}' before it", "Example: train.py --gpus 8 -- --lr 3e-4")
+    if given["tui"] and not is_terminal():
+        raise UsageError("a terminal on stdin and stderr for --tui", "none", "Leave --tui out.")
     return RunOptions(
         script=positional[0] if positional else None,
         module=given["module"],

@@ -13,6 +13,7 @@ _BYTES_PER_UNIT = {
     "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40,
 }  # fmt: skip
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z%]*)\s*\Z")
+_LARGEST = 1 << 62
 _CONDITION = re.compile(r"\s*(step|memory|unknown)\s*>\s*(.+?)\s*\Z")
 
 
@@ -30,7 +31,7 @@ def parse_duration_ns(text: str) -> int:
     unit = (match[2].lower() or "s") if match else ""
     if match is None or unit not in _NS_PER_UNIT:
         raise QuantityError(f"'{text}' is not a duration; write for example 90s, 30m or 1.5h.")
-    return round(float(match[1]) * _NS_PER_UNIT[unit])
+    return _scaled(text, float(match[1]) * _NS_PER_UNIT[unit])
 
 
 def parse_bytes(text: str) -> int:
@@ -42,7 +43,13 @@ def parse_bytes(text: str) -> int:
     match = _NUMBER_AND_UNIT.match(text)
     if match is None or match[2].lower() not in _BYTES_PER_UNIT:
         raise QuantityError(f"'{text}' is not a size; write for example 76GiB or 80GB.")
-    return round(float(match[1]) * _BYTES_PER_UNIT[match[2].lower()])
+    return _scaled(text, float(match[1]) * _BYTES_PER_UNIT[match[2].lower()])
+
+
+def _scaled(text: str, number: float) -> int:
+    if number > _LARGEST:
+        raise QuantityError(f"'{text}' is too large.")
+    return round(number)
 
 
 def format_duration(ns: float) -> str:
@@ -97,8 +104,7 @@ def parse_condition(text: str) -> Condition:
         return Condition(text, subject, parse_duration_ns(limit))
     if subject == "memory":
         return Condition(text, subject, parse_bytes(limit))
-    try:
-        share = float(limit.removesuffix("%")) / (100 if limit.endswith("%") else 1)
-    except ValueError:
-        raise QuantityError(f"'{limit}' is not a share; write for example unknown>1%.") from None
-    return Condition(text, subject, share)
+    share = _NUMBER_AND_UNIT.match(limit)
+    if share is None or share[2] not in ("", "%"):
+        raise QuantityError(f"'{limit}' is not a share; write for example unknown>1%.")
+    return Condition(text, subject, float(share[1]) / (100 if share[2] else 1))
