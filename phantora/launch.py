@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -37,17 +38,24 @@ def prepare(options: RunOptions) -> tuple[Path, dict[str, Any]]:
 
 
 def write_run_json(folder: Path, content: dict[str, Any]) -> None:
-    """Writes run.json; where that fails, nothing of the run is left.
+    """Writes run.json, and beside it the user's own tables, which a container would not see where they are.
+
+    Where that fails, nothing of the run is left.
 
     Raises:
         PhantoraError: The disk is full, or the like.
     """
     try:
+        for key, value in content["core"].items():
+            if key.startswith("table.") and os.path.isabs(value):
+                copy = folder / f"{key}.txt"
+                shutil.copyfile(value, copy)
+                content["core"][key] = str(copy)
         (folder / "run.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         run_directory.discard(folder)
         raise PhantoraError(
-            f"to write {folder / 'run.json'}", str(error.strerror), "Make room, or choose another place with --out."
+            f"to write into {folder}", str(error.strerror), "Make room, or choose another place with --out."
         ) from None
 
 
@@ -87,6 +95,8 @@ def run(options: RunOptions) -> int:
             "Is there enough memory?" if -code == signal.SIGKILL else "Please report this.",
             ExitCode.ENVIRONMENT if -code == signal.SIGKILL else ExitCode.OUR_BUG,
         )
+    if code == ExitCode.USAGE:
+        run_directory.discard(folder)  # refused before anything ran
     if code in _WITH_REPORT and not (folder / "report.json").exists():
         raise PhantoraError(f"a report in {folder}", "none", "Did the script remove it?")
     return code

@@ -32,9 +32,10 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="Build again although it is there.")] = False,
 ) -> None:
     """Build the image that `phantora sandbox` with the same options uses, and print its name."""
-    from phantora.sandbox import engine, image
+    from phantora.sandbox import check, engine, image
 
     options = SandboxOptions(base_image=base_image, torch=torch, requirements=requirements, ca_bundle=ca_bundle)
+    check.check_image(options)
     typer.echo(image.ensure(engine.connect(), options, rebuild=force))
 
 

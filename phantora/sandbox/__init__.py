@@ -1,7 +1,7 @@
 """`phantora sandbox`: the same run as `phantora run`, in a container.
 
-engine.py connects, context.py and image.py make the image, mounts.py says what the container sees, container.py runs
-it, launcher.py joins them. The Docker SDK is imported only when an Engine is really needed.
+check.py looks at the options, engine.py connects, context.py and image.py make the image, mounts.py says what the
+container sees, container.py runs it, launcher.py joins them. The Docker SDK is imported only when an Engine is needed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,6 @@ def run(options: RunOptions) -> int:
     Raises:
         PhantoraError: The options, this machine or its Docker Engine do not allow it.
     """
-    from phantora.sandbox import launcher
+    from phantora.sandbox import check, launcher
 
-    return launcher.run(options)
+    return launcher.run(check.checked(options))

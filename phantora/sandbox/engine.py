@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from phantora.errors import PhantoraError
 
+_ANSWER_WAIT_S = 30
+_WORK_WAIT_S = 600
 _ONLY_SANDBOX = frozenset(
     (
         "--image",
@@ -41,9 +44,9 @@ def connect(command: Sequence[str] = ()) -> Any:
             "the Docker SDK for Python", "no module 'docker'", "Install it with: pip install docker"
         ) from None
     try:
-        client = docker.from_env(timeout=600)
+        client = docker.from_env(timeout=_ANSWER_WAIT_S)
         client.ping()
-    except DockerException as error:
+    except (DockerException, OSError) as error:
         instead = f"or run without a container: {without_container(command)}"
         if "Permission denied" in str(error) or "PermissionError" in str(error):
             raise PhantoraError(
@@ -54,7 +57,30 @@ def connect(command: Sequence[str] = ()) -> Any:
         raise PhantoraError(
             "a Docker Engine", f"none that answers ({_first_line(error)})", f"Start one, {instead}"
         ) from None
+    client.api.timeout = _WORK_WAIT_S
     return client
+
+
+@contextmanager
+def named(wanted: str) -> Iterator[None]:
+    """What the Engine refuses, and that it goes away, become an error for the user.
+
+    Args:
+        wanted: What it is asked for.
+
+    Raises:
+        PhantoraError: In place of the Docker SDK's errors (exit code 3).
+    """
+    from docker.errors import APIError, DockerException
+    from urllib3.exceptions import HTTPError
+
+    check = "Check the Docker Engine with `docker info`."
+    try:
+        yield
+    except APIError as error:
+        raise PhantoraError(wanted, _first_line(error.explanation or error), check) from None
+    except (DockerException, HTTPError, OSError) as error:
+        raise PhantoraError(wanted, f"that the Engine went away ({_first_line(error)})", check) from None
 
 
 def without_container(command: Sequence[str]) -> str:
@@ -76,5 +102,5 @@ def without_container(command: Sequence[str]) -> str:
     return shlex.join(["phantora", "run", *kept, *rest[end:]])
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: object) -> str:
     return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -6,11 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from phantora.errors import PhantoraError, UsageError
 from phantora.options import SandboxOptions
+from phantora.sandbox import engine
 from phantora.sandbox.context import KEEP_TORCH, BuildContext, pip_settings
 
 DEFAULT_BASE_IMAGE = "python:3.12-slim"
@@ -19,6 +21,10 @@ REPOSITORY = "phantora"
 LABEL = "org.phantora.image"
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_CAUSE = re.compile(r"\s*(ERROR: |E: |.*No space left on device)")  # of pip, of apt, of a full disk
+_NO_SPACE = re.compile("no space left on device", re.IGNORECASE)
+_NO_IMAGE = ("pull access denied", "no such host", "registry", "manifest unknown")
+_NO_PACKAGE = re.compile("No matching distribution|ResolutionImpossible|Invalid requirement|Cannot install")
 _LINE_LENGTH = 110
 _TAIL_LINES = 25
 
@@ -65,25 +71,22 @@ def ensure(client: Any, options: SandboxOptions, log: Log = log_to_stderr, rebui
     from docker.errors import ImageNotFound
 
     context = build_context(client, options)
-    tag = f"{REPOSITORY}:{context.torch}-{context.digest()}"
+    tag = f"{REPOSITORY}:{context.torch.replace('+', '_')}-{context.digest()}"
     if not rebuild:
-        try:
+        with engine.named(f"the image {tag}"), suppress(ImageNotFound):
             client.images.get(tag)
             return tag
-        except ImageNotFound:
-            pass
     log(f"phantora: building image {tag} from {context.base_image} (once; a few minutes)")
     _build(client, context, tag, log)
     return tag
 
 
 def _build(client: Any, context: BuildContext, tag: str, log: Log) -> None:
-    from docker.errors import APIError
-
-    tail: list[str] = []
-    try:
+    said: list[str] = []
+    sent = context.tar()
+    with engine.named(f"an image built from {context.base_image}"):
         events = client.api.build(
-            fileobj=context.tar(),
+            fileobj=sent,
             custom_context=True,
             tag=tag,
             buildargs={"BASE_IMAGE": context.base_image, "TORCH": context.torch},
@@ -93,27 +96,35 @@ def _build(client: Any, context: BuildContext, tag: str, log: Log) -> None:
         )
         for event in events:
             if "error" in event:
-                raise _build_error(context, event["error"], tail)
+                raise _build_error(context, _COLOUR.sub("", event["error"]).strip(), said)
             for line in _COLOUR.sub("", str(event.get("stream", ""))).splitlines():
                 if line.strip():
-                    tail.append(line.rstrip())
+                    said.append(line.rstrip())
                 if line.startswith("Step "):
                     log(f"  {line[:_LINE_LENGTH]}")
-    except APIError as error:
-        raise _build_error(context, str(error.explanation or error), tail) from None
 
 
-def _build_error(context: BuildContext, message: str, tail: list[str]) -> PhantoraError:
-    tail = tail[-_TAIL_LINES:]
+def _build_error(context: BuildContext, message: str, said: list[str]) -> PhantoraError:
+    """Shows the end of the build's output, and says in one line what failed."""
+    tail = said[-_TAIL_LINES:]
+    for line in tail:
+        log_to_stderr(f"  {line}")
     text = "\n".join([message, *tail])
-    do = "The lines below say what failed.\n" + "\n".join(f"  {line}" for line in tail)
+    do = "The lines above are the end of the build's output."
     if "CERTIFICATE_VERIFY_FAILED" in text or "certificate verify failed" in text:
         do = "Behind a proxy with its own certificate, name its CA file with --ca-bundle or PHANTORA_CA_BUNDLE."
-    elif "pull access denied" in message or "no such host" in message or "registry" in message:
+    elif _NO_SPACE.search(text):
+        do = "Make room where the Docker Engine keeps its images (`docker system df`, `phantora image prune`)."
+    elif any(words in message for words in _NO_IMAGE):
         do = "Where no registry is reached, name an image of this machine with --base-image or PHANTORA_BASE_IMAGE."
+    elif _NO_PACKAGE.search(text):
+        do = "Correct --requirements or --torch, or name a package index that has it with PIP_INDEX_URL."
     failed = re.search(r"returned a non-zero code: (\d+)", message)
-    found = f"a build step that ended with code {failed[1]}" if failed else _COLOUR.sub("", message).strip()
-    return PhantoraError(f"an image built from {context.base_image}", found, do)
+    found = f"a build step that ended with code {failed[1]}" if failed else message
+    causes = [line.strip() for line in tail if _CAUSE.match(line)]
+    return PhantoraError(
+        f"an image built from {context.base_image}", f"{found}: {causes[-1]}" if failed and causes else found, do
+    )
 
 
 def _local_identity(client: Any, name: str) -> str:
@@ -135,8 +146,9 @@ def _read(path: Path, option: str) -> bytes:
 def present(client: Any) -> list[tuple[str, int]]:
     """Returns name and size in bytes of every image made here, by name."""
     rows = []
-    for image in client.images.list(filters={"label": LABEL}):
-        rows += [(tag, int(image.attrs["Size"])) for tag in image.tags]
+    with engine.named("a list of images"):
+        for image in client.images.list(filters={"label": LABEL}):
+            rows += [(tag, int(image.attrs["Size"])) for tag in image.tags]
     return sorted(rows)
 
 
@@ -146,10 +158,12 @@ def prune(client: Any) -> list[str]:
 
     removed = []
     for name, _ in present(client):
-        try:
-            client.images.remove(name)
-            removed.append(name)
-        except APIError as error:
-            log_to_stderr(f"phantora: {name} stays: {error.explanation}")
-    client.images.prune(filters={"dangling": True, "label": LABEL})
+        with engine.named(f"to remove {name}"):
+            try:
+                client.images.remove(name)
+                removed.append(name)
+            except APIError as error:
+                log_to_stderr(f"phantora: {name} stays: {error.explanation}")
+    with engine.named("to remove build stages"):
+        client.images.prune(filters={"dangling": True, "label": LABEL})
     return removed

@@ -5,6 +5,7 @@ Folders keep their own paths inside, so that arguments, tracebacks and run.json 
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -43,6 +44,7 @@ def parse(text: str) -> Mount:
     target = rest[0] if rest and rest[0] else str(path)
     if not target.startswith("/"):
         raise UsageError("an absolute DST in --mount SRC:DST", f"'{target}'", "Write it with a leading slash.")
+    target = "/" + posixpath.normpath(target).lstrip("/")  # `..` must not lead to what the check would refuse
     check_target(PurePosixPath(target), "--mount")
     return Mount(path, target, read_only=len(rest) == 2 and rest[1] == "ro")
 

@@ -5,6 +5,7 @@ import traceback
 from pathlib import Path
 
 from phantora_runtime.exit_codes import ExitCode
+from phantora_runtime.settings import UsageFault
 from phantora_runtime.supervisor import supervise
 
 if __name__ == "__main__":
@@ -13,6 +14,9 @@ if __name__ == "__main__":
         sys.exit(2)
     try:
         code = supervise(Path(sys.argv[1]).resolve())
+    except UsageFault as fault:
+        print(f"phantora: {fault}", file=sys.stderr)
+        code = ExitCode.USAGE
     except Exception:  # a script's failure is told from ours by the exit code
         traceback.print_exc()
         print("phantora: This is a bug in Phantora; please report it with the lines above.", file=sys.stderr)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from phantora_runtime import files, processes, settings, stacks
+from phantora_runtime.exit_codes import ExitCode
 
 _READY_WAIT_S = 30.0
 _STACK_WAIT_MS = 300
@@ -67,16 +68,31 @@ class Core:
         self.segment = self._wait_until_ready()
 
     def _wait_until_ready(self) -> str:
-        """Returns the path that ranks open."""
+        """Returns the path that ranks open.
+
+        Raises:
+            UsageFault: The core refuses the configuration: a table of the user's own is malformed.
+            EnvironmentFault: The machine does not let it start.
+            CoreFault: It ends in another way, or says nothing for a long time.
+        """
         out = self.process.stdout
         assert out is not None
         ready, _, _ = select.select([out], [], [], _READY_WAIT_S)
         words = out.readline().decode().split() if ready else []
         fields = dict(word.partition("=")[::2] for word in words[1:])
         if not words or words[0] != "ready" or "segment" not in fields:
-            self.process.kill()
-            self.process.wait()
-            raise CoreFault(f"The core did not start: {self.log_tail() or 'it said nothing'}")
+            if not ready or words:  # else it ends by itself
+                self.process.kill()
+            status = self.process.wait()
+            said = self.log_tail().removeprefix("phantora-core: ") or "it said nothing"
+            if status == ExitCode.USAGE:
+                said = said.replace(f"{self._log_path.parent}/", "")
+                raise settings.UsageFault(
+                    f"Wanted a profile that the simulator can read; found {said}. Correct that table or number in it."
+                )
+            if status == ExitCode.ENVIRONMENT:
+                raise settings.EnvironmentFault(f"Wanted to start the simulator; found {said}. Make room for it.")
+            raise CoreFault(f"The core did not start: {said}")
         return fields["segment"]
 
     def finish(self, ask: bool, wait_s: float) -> int:

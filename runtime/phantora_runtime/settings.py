@@ -16,6 +16,10 @@ class EnvironmentFault(Exception):
     """This machine lacks something; the message is a complete line for the user (exit code 3)."""
 
 
+class UsageFault(Exception):
+    """The user's input cannot be used; the message is a complete line for the user (exit code 2)."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """The section `launch` of run.json. Times in ns; `steps` is None when the script runs to its end."""

@@ -60,12 +60,12 @@ class EventStream:
         return data
 
     def _read(self) -> bytes:
-        if self._file < 0:
-            try:
+        try:
+            if self._file < 0:
                 self._file = open_events(self._folder)
-            except OSError:
-                return b""
-        return os.read(self._file, _CHUNK)
+            return os.read(self._file, _CHUNK)
+        except OSError:  # not there yet, or damaged
+            return b""
 
     def _split(self, data: bytes) -> list[bytes]:
         *lines, self._partial = (self._partial + data).split(b"\n")

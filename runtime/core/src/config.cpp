@@ -44,9 +44,8 @@ Config Config::from_text(std::string_view text, std::string origin) {
     std::string_view line = text.substr(0, end);
     text = end == std::string_view::npos ? std::string_view{} : text.substr(end + 1);
     ++line_number;
-    if (const auto hash = line.find('#'); hash != std::string_view::npos) line = line.substr(0, hash);
     line = trim(line);
-    if (line.empty()) continue;
+    if (line.empty() || line.front() == '#') continue;
     const auto equals = line.find('=');
     const std::string where = config.origin_ + ":" + std::to_string(line_number) + ": ";
     if (equals == std::string_view::npos)

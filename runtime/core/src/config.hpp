@@ -1,5 +1,6 @@
-// core.conf: flat UTF-8 text, one `name = value` a line, `#` starts a comment. The supervisor writes it from the
-// profiles; every number the core uses is in it, so that one file reproduces a run.
+// core.conf: flat UTF-8 text, one `name = value` a line; a line that starts with `#` is a comment (a path may have one
+// in it). The supervisor writes it from the profiles; every number the core uses is in it, so that one file reproduces
+// a run.
 #pragma once
 
 #include <cstdint>

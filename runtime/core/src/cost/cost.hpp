@@ -31,7 +31,7 @@ struct Cost {
 
 class CostModel {
  public:
-  explicit CostModel(const core::Config& config);  // throws std::runtime_error naming the key or the table's line
+  explicit CostModel(const core::Config& config);  // throws core::ConfigError naming the key or the table's line
   ~CostModel();
   CostModel(CostModel&&) noexcept;
   CostModel& operator=(CostModel&&) noexcept;

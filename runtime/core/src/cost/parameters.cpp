@@ -1,7 +1,5 @@
 #include "parameters.hpp"
 
-#include <stdexcept>
-
 #include "../config.hpp"
 
 namespace phantora::cost {
@@ -10,7 +8,7 @@ namespace {
 double positive(const core::Config& config, const std::string& key) {
   const double value = config.get_f64(key, 0.0);
   if (!(value > 0.0)) {
-    throw std::runtime_error("configuration: `" + key + "` is missing or not positive; it comes from the profile");
+    throw core::ConfigError("configuration: `" + key + "` is missing or not positive; it comes from the profile");
   }
   return value;
 }
@@ -58,7 +56,7 @@ Parameters Parameters::from(const core::Config& config) {
   // The run's own number wins over the cluster profile's (--gpus-per-node).
   c.gpus_per_node =
       static_cast<std::uint32_t>(config.get_u64("gpus_per_node", config.get_u64("cluster.gpus_per_node", 8)));
-  if (c.gpus_per_node == 0) throw std::runtime_error("configuration: `gpus_per_node` is 0");
+  if (c.gpus_per_node == 0) throw core::ConfigError("configuration: `gpus_per_node` is 0");
   c.nics_per_node = static_cast<std::uint32_t>(cluster("nics_per_node"));
   c.nvlink_bytes_per_s = cluster("nvlink_bytes_per_s");
   c.nvlink_efficiency = cluster("nvlink_efficiency");

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
-#include <stdexcept>
 
+#include "../config.hpp"
 #include "math.hpp"
 
 namespace phantora::cost {
@@ -14,7 +14,7 @@ namespace {
 class Reader {
  public:
   Reader(const std::string& path, const std::string& kind) : path_(path), file_(path) {
-    if (!file_) throw std::runtime_error(path + ": the table cannot be read");
+    if (!file_) throw core::ConfigError(path + ": the table cannot be read");
     std::string line;
     if (!next(line) || line != "phantora-table 1 " + kind) fail("expected `phantora-table 1 " + kind + "`");
   }
@@ -61,7 +61,7 @@ class Reader {
     into.insert(into.end(), values.begin(), values.end());
   }
   [[noreturn]] void fail(const std::string& what) const {
-    throw std::runtime_error(path_ + ":" + std::to_string(line_number_) + ": " + what);
+    throw core::ConfigError(path_ + ":" + std::to_string(line_number_) + ": " + what);
   }
 
  private:

@@ -61,7 +61,7 @@ struct NcclCurve {
 };
 using NcclTable = std::map<std::pair<std::string, std::uint32_t>, NcclCurve>;  // by op and GPUs
 
-// Throw std::runtime_error naming file and line. An empty path gives an empty table.
+// Throw core::ConfigError naming file and line. An empty path gives an empty table.
 GemmTable load_gemm_table(const std::string& path);
 AttentionTable load_attention_table(const std::string& path);
 NcclTable load_nccl_table(const std::string& path);

@@ -1,0 +1,69 @@
+"""Refuses sandbox options that cannot work before an image is built for them, which takes minutes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+from phantora.errors import UsageError
+from phantora.options import RunOptions, SandboxOptions
+from phantora.sandbox import mounts
+from phantora_runtime.quantities import QuantityError, format_bytes, parse_bytes
+
+_CPUS = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*")
+_VERSION = re.compile(r"[0-9]+(\.[0-9A-Za-z]+)*(\+[0-9A-Za-z.]+)?")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+_LEAST_MEMORY = 256 << 20  # torch itself takes more
+
+
+def checked(options: RunOptions) -> RunOptions:
+    """Returns the options with sizes as plain numbers of bytes where the Engine's client knows fewer units than we do.
+
+    Raises:
+        UsageError: One of them cannot be understood, or they contradict each other.
+    """
+    sandbox = options.sandbox
+    check_image(sandbox)
+    if sandbox.cpus is not None and not _CPUS.fullmatch(sandbox.cpus):
+        raise UsageError("--cpus SET", f"'{sandbox.cpus}'", "Write for example --cpus 0-3 or --cpus 0,2.")
+    _size("--memory", sandbox.memory, _LEAST_MEMORY)
+    shm_size = _size("--shm-size", sandbox.shm_size, 1)
+    own = Path(options.script).resolve().parent if options.script else Path(os.getcwd())
+    taken = {str(own)}
+    for mount in map(mounts.parse, sandbox.mounts):
+        if mount.target in taken:
+            what = "the script's own folder" if mount.target == str(own) else "another --mount"
+            raise UsageError(
+                "each --mount at a place of its own", f"{mount.target}, where {what} is", "Name another DST."
+            )
+        taken.add(mount.target)
+    return dataclasses.replace(
+        options, sandbox=dataclasses.replace(sandbox, shm_size=None if shm_size is None else str(shm_size))
+    )
+
+
+def check_image(sandbox: SandboxOptions) -> None:
+    """Refuses names that no image and no version of torch can have.
+
+    Raises:
+        UsageError: One of them is such a name.
+    """
+    for option, name in (("--image", sandbox.image), ("--base-image", sandbox.base_image)):
+        if name is not None and not _IMAGE.fullmatch(name):
+            raise UsageError(f"an image name for {option}", f"'{name}'", "Write for example python:3.12-slim.")
+    if sandbox.torch is not None and not _VERSION.fullmatch(sandbox.torch):
+        raise UsageError("a version for --torch", f"'{sandbox.torch}'", "Write for example --torch 2.14.1.")
+
+
+def _size(option: str, text: str | None, least: int) -> int | None:
+    if text is None:
+        return None
+    try:
+        size = parse_bytes(text)
+    except QuantityError as error:
+        raise UsageError(f"a size for {option}", str(error).rstrip("."), "Correct it.") from None
+    if size < least:
+        raise UsageError(f"{option} of {format_bytes(least)} or more", f"'{text}'", "Write for example 16GiB.")
+    return size
