@@ -50,8 +50,7 @@ def _run() -> int:
             return ExitCode.USAGE
         return _told(_as_usage_error(error))
     except OSError as error:
-        # What is still in stdout's buffer would fail once more when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _give_up_stdout()
         where = f": {error.filename}" if error.filename else ""
         do = "Check that path, and that the disk is not full."
         return _told(PhantoraError("to read and write files", f"{error.strerror}{where}", do))
@@ -59,6 +58,14 @@ def _run() -> int:
         traceback.print_exc()
         print("phantora: This is a bug in Phantora; please report it with the lines above.", file=sys.stderr)
         return ExitCode.OUR_BUG
+
+
+def _give_up_stdout() -> None:
+    """Where it is full, what is in its buffer would fail once more when Python ends."""
+    try:
+        print(end="", flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _told(error: PhantoraError) -> int:

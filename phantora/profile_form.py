@@ -11,7 +11,7 @@ from typing import Any
 SOURCE_SUFFIX = "_source"
 _OPTIONAL = {"gpu": frozenset[str](), "cluster": frozenset({"gpu", "gpus_per_node"}), "host": frozenset({"cpu_count"})}
 # All other numbers are divided by, or would make a call or a copy free of cost.
-_MAY_BE_ZERO = frozenset(
+MAY_BE_ZERO = frozenset(
     (
         *("free", "compute_minor", "pcie_domain", "nvlink_count", "power_limit_mw"),
         *("context_bytes", "nccl_comm_bytes", "reserved_shared_per_block"),
@@ -74,17 +74,14 @@ def _of_section(kind: str, section: dict[str, Any], form: dict[str, Any]) -> Ite
 
 def _of_number(key: str, value: Any, whole: bool) -> str | None:
     """Returns what was wanted where the value is not that."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or value in (math.inf, -math.inf)
-        or value != value
-    ):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "a number"
+    if isinstance(value, float) and not math.isfinite(value):
+        return "a finite number"
     if whole and value != int(value):
         return "a whole number"
-    if value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
-        return "0 or more" if key in _MAY_BE_ZERO else "above 0"
+    if value < 0 or (value == 0 and key not in MAY_BE_ZERO):
+        return "0 or more" if key in MAY_BE_ZERO else "above 0"
     if value > _LARGEST:
         return f"{_LARGEST} or less"
     return "a share of 1" if "efficiency" in key and value > 1 else None

@@ -12,6 +12,7 @@ from phantora.errors import PhantoraError, UsageError
 from phantora.options import RunOptions
 
 RUNS = Path("runs")
+_LONGEST_NAME = 255  # bytes, on every Linux file system
 
 
 def _label(options: RunOptions) -> str:
@@ -32,8 +33,11 @@ def check(options: RunOptions) -> None:
         raise UsageError("a plain name for --name", f"'{options.name}'", "Use --out for a path.")
     folder = _chosen(options) or RUNS
     text = str(folder.absolute())
-    if not text.isprintable() or text != text.strip():
-        raise UsageError("a run directory whose name is one line of text", repr(text), "Choose another with --out.")
+    too_long = any(len(os.fsencode(part)) > _LONGEST_NAME for part in folder.parts)
+    if not text.isprintable() or text != text.strip() or too_long:
+        raise UsageError(
+            "one line of text as the name of the run directory", repr(text), "Choose a shorter, plain one."
+        )
     try:
         if folder != RUNS and folder.exists():
             _check_clear(folder, options.force)

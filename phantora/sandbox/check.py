@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from pathlib import Path
 
@@ -26,19 +25,11 @@ def checked(options: RunOptions) -> RunOptions:
     """
     sandbox = options.sandbox
     check_image(sandbox)
-    if sandbox.cpus is not None and not _CPUS.fullmatch(sandbox.cpus):
+    if sandbox.cpus is not None and not _is_set(sandbox.cpus):
         raise UsageError("--cpus SET", f"'{sandbox.cpus}'", "Write for example --cpus 0-3 or --cpus 0,2.")
     _size("--memory", sandbox.memory, _LEAST_MEMORY)
     shm_size = _size("--shm-size", sandbox.shm_size, 1)
-    own = Path(options.script).resolve().parent if options.script else Path(os.getcwd())
-    taken = {str(own)}
-    for mount in map(mounts.parse, sandbox.mounts):
-        if mount.target in taken:
-            what = "the script's own folder" if mount.target == str(own) else "another --mount"
-            raise UsageError(
-                "each --mount at a place of its own", f"{mount.target}, where {what} is", "Name another DST."
-            )
-        taken.add(mount.target)
+    _check_mounts(sandbox.mounts, Path(options.script).resolve().parent if options.script else Path.cwd())
     return dataclasses.replace(
         options, sandbox=dataclasses.replace(sandbox, shm_size=None if shm_size is None else str(shm_size))
     )
@@ -55,6 +46,27 @@ def check_image(sandbox: SandboxOptions) -> None:
             raise UsageError(f"an image name for {option}", f"'{name}'", "Write for example python:3.12-slim.")
     if sandbox.torch is not None and not _VERSION.fullmatch(sandbox.torch):
         raise UsageError("a version for --torch", f"'{sandbox.torch}'", "Write for example --torch 2.14.1.")
+
+
+def _is_set(text: str) -> bool:
+    if not _CPUS.fullmatch(text):
+        return False
+    ranges = [[int(end) for end in part.split("-")] for part in text.split(",")]
+    return all(ends[0] <= ends[-1] for ends in ranges)
+
+
+def _check_mounts(texts: tuple[str, ...], own: Path) -> None:
+    """Where the Engine would refuse a mount: two at one place, or a place that cannot be made in read-only code."""
+    taken: set[str] = set()
+    for target in (mounts.parse(text).target for text in texts):
+        if target in taken or target == str(own):
+            there = "the script's own folder" if target == str(own) else "another --mount"
+            raise UsageError("each --mount at a place of its own", f"{target}, where {there} is", "Name another DST.")
+        if own in Path(target).parents and not Path(target).exists():
+            raise UsageError(
+                f"a --mount at a place that is there in {own}", f"no {target}", "Make it, or name another DST."
+            )
+        taken.add(target)
 
 
 def _size(option: str, text: str | None, least: int) -> int | None:

@@ -21,7 +21,7 @@ REPOSITORY = "phantora"
 LABEL = "org.phantora.image"
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_CAUSE = re.compile(r"\s*(ERROR: |E: |.*No space left on device)")  # of pip, of apt, of a full disk
+_CAUSE = re.compile(r"\s*(ERROR: |E: |phantora: |.*No space left on device)")  # of pip, apt, ours, of a full disk
 _NO_SPACE = re.compile("no space left on device", re.IGNORECASE)
 _NO_IMAGE = ("pull access denied", "no such host", "registry", "manifest unknown")
 _NO_PACKAGE = re.compile("No matching distribution|ResolutionImpossible|Invalid requirement|Cannot install")
@@ -106,11 +106,16 @@ def _build(client: Any, context: BuildContext, tag: str, log: Log) -> None:
 
 def _build_error(context: BuildContext, message: str, said: list[str]) -> PhantoraError:
     """Shows the end of the build's output, and says in one line what failed."""
-    tail = said[-_TAIL_LINES:]
+    failed = re.search(r"returned a non-zero code: (\d+)", message)
+    tail = said[-_TAIL_LINES:] if failed else []
     for line in tail:
         log_to_stderr(f"  {line}")
+    found = f"a build step that ended with code {failed[1]}" if failed else message
+    causes = [line.strip() for line in tail if _CAUSE.match(line)]
+    if causes:
+        found += f": {causes[-1]}"
     text = "\n".join([message, *tail])
-    do = "The lines above are the end of the build's output."
+    do = "The lines above are the end of the build's output." if failed else "Check the Docker Engine."
     if "CERTIFICATE_VERIFY_FAILED" in text or "certificate verify failed" in text:
         do = "Behind a proxy with its own certificate, name its CA file with --ca-bundle or PHANTORA_CA_BUNDLE."
     elif _NO_SPACE.search(text):
@@ -119,12 +124,7 @@ def _build_error(context: BuildContext, message: str, said: list[str]) -> Phanto
         do = "Where no registry is reached, name an image of this machine with --base-image or PHANTORA_BASE_IMAGE."
     elif _NO_PACKAGE.search(text):
         do = "Correct --requirements or --torch, or name a package index that has it with PIP_INDEX_URL."
-    failed = re.search(r"returned a non-zero code: (\d+)", message)
-    found = f"a build step that ended with code {failed[1]}" if failed else message
-    causes = [line.strip() for line in tail if _CAUSE.match(line)]
-    return PhantoraError(
-        f"an image built from {context.base_image}", f"{found}: {causes[-1]}" if failed and causes else found, do
-    )
+    return PhantoraError(f"an image built from {context.base_image}", found.rstrip("."), do)
 
 
 def _local_identity(client: Any, name: str) -> str:

@@ -50,6 +50,15 @@ def test_the_log_holds_every_op_with_start_and_end(tmp_path):
     assert (second.start, second.end, second.issue) == (110, 210, 20)
 
 
+def test_a_run_directory_may_have_a_hash_in_its_name(tmp_path):
+    folder = tmp_path / "lr #1"
+    folder.mkdir()
+    with running(folder) as (core, (rank,)):
+        rank.exit()
+        core.finish()
+    assert (folder / "core_report.json").is_file()
+
+
 def train(ranks, seed, delay):
     """Steps with overlapping collectives, a pipeline of pairs, stores and queries; `delay` shuffles real time only."""
     size = len(ranks)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from phantora import profile_form
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -83,6 +85,10 @@ def test_a_cluster_has_all_that_the_cost_models_read():
     assert len(needed) > 15
     for path in (PROFILES / "clusters").glob("*.toml"):
         assert not needed - set(load(path)["cluster"])
+
+
+def test_what_the_cost_models_want_positive_may_not_be_zero():
+    assert not {key.partition(".")[2] for key in read_by_the_cost_models()} & profile_form.MAY_BE_ZERO
 
 
 def test_a_host_has_every_class_of_call():
