@@ -94,12 +94,15 @@ def _build(client: Any, context: BuildContext, tag: str, log: Log) -> None:
             forcerm=True,
             decode=True,
         )
+        rest = ""
         for event in events:
             if "error" in event:
+                said.append(rest)
                 raise _build_error(context, _COLOUR.sub("", event["error"]).strip(), said)
-            for line in _COLOUR.sub("", str(event.get("stream", ""))).splitlines():
-                if line.strip():
-                    said.append(line.rstrip())
+            # Pieces of output, not lines of it.
+            *lines, rest = (rest + _COLOUR.sub("", str(event.get("stream", "")))).replace("\r", "\n").split("\n")
+            said += lines
+            for line in lines:
                 if line.startswith("Step "):
                     log(f"  {line[:_LINE_LENGTH]}")
 
@@ -107,7 +110,7 @@ def _build(client: Any, context: BuildContext, tag: str, log: Log) -> None:
 def _build_error(context: BuildContext, message: str, said: list[str]) -> PhantoraError:
     """Shows the end of the build's output, and says in one line what failed."""
     failed = re.search(r"returned a non-zero code: (\d+)", message)
-    tail = said[-_TAIL_LINES:] if failed else []
+    tail = [line.rstrip() for line in said if line.strip()][-_TAIL_LINES:] if failed else []
     for line in tail:
         log_to_stderr(f"  {line}")
     found = f"a build step that ended with code {failed[1]}" if failed else message

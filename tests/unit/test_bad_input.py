@@ -192,10 +192,10 @@ def test_what_only_run_looks_at_is_refused(case, folder, phantora):
 
 
 ONLY_SANDBOX = {
-    "no CPU": ("--cpus=", "--cpus SET"),
-    "CPUs by word": ("--cpus all", "--cpus SET"),
-    "half a range": ("--cpus 0-", "--cpus SET"),
-    "range backwards": ("--cpus 3-1", "--cpus SET"),
+    "no CPU": ("--cpus=", "CPU numbers for --cpus"),
+    "CPUs by word": ("--cpus all", "CPU numbers for --cpus"),
+    "half a range": ("--cpus 0-", "CPU numbers for --cpus"),
+    "range backwards": ("--cpus 3-1", "CPU numbers for --cpus"),
     "memory by word": ("--memory lots", "'lots' is not a size"),
     "negative memory": ("--memory=-1", "'-1' is not a size"),
     "little memory": ("--memory 6m", "256.0 MiB or more"),
@@ -210,8 +210,6 @@ ONLY_SANDBOX = {
     "mount over the system": ("--mount empty:/usr", "hides nothing of the image"),
     "mount over the system by a detour": ("--mount empty:/x/../usr", "hides nothing of the image"),
     "two mounts at one place": ("--mount empty:/x --mount thesis:/x", "each --mount at a place of its own"),
-    "mount over the script": ("--mount thesis:{}", "the script's own folder"),
-    "mount into the script's folder": ("--mount thesis:{}/new", "no {}/new"),
     "image": ("--image A;B", "an image name for --image"),
     "base image": ("--base-image=-x", "an image name for --base-image"),
     "version of torch": ("--torch newest", "a version for --torch"),
@@ -220,7 +218,7 @@ ONLY_SANDBOX = {
 
 @pytest.mark.parametrize("case", ONLY_SANDBOX)
 def test_an_option_of_sandbox_is_refused(case, folder, phantora):
-    text, says = (part.format(folder, folder) for part in ONLY_SANDBOX[case])
+    text, says = ONLY_SANDBOX[case]
     before = listing(folder)
     assert_refused(phantora("sandbox", "train.py", *text.split(" ")), USAGE, says)
     assert listing(folder) == before
