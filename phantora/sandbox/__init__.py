@@ -1,7 +1,9 @@
 """`phantora sandbox`: the same run as `phantora run`, in a container.
 
-check.py looks at the options, engine.py connects, context.py and image.py make the image, mounts.py says what the
-container sees, container.py runs it, launcher.py joins them. The Docker SDK is imported only when an Engine is needed.
+check.py looks at the options, engine.py connects, limits.py says what a container may use of this machine, context.py
+and image.py make the image, mounts.py says what the container sees and workspace.py where it may write, container.py
+runs it, stale.py removes what earlier launchers left, launcher.py joins them. The Docker SDK is imported only when an
+Engine is needed.
 """
 
 from __future__ import annotations
@@ -17,4 +19,5 @@ def run(options: RunOptions) -> int:
     """
     from phantora.sandbox import check, launcher
 
-    return launcher.run(check.checked(options))
+    check.check(options)
+    return launcher.run(options)

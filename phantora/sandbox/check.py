@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 from phantora.errors import UsageError
@@ -16,8 +15,8 @@ _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 _LEAST_MEMORY = 256 << 20  # torch itself takes more
 
 
-def checked(options: RunOptions) -> RunOptions:
-    """Returns the options with sizes as plain numbers of bytes where the Engine's client knows fewer units than we do.
+def check(options: RunOptions) -> None:
+    """Refuses options that no machine can fulfil; limits.py compares them with this one.
 
     Raises:
         UsageError: One of them cannot be understood, or they contradict each other.
@@ -27,11 +26,8 @@ def checked(options: RunOptions) -> RunOptions:
     if sandbox.cpus is not None and not _is_set(sandbox.cpus):
         raise UsageError("CPU numbers for --cpus", f"'{sandbox.cpus}'", "Write for example --cpus 0-3 or --cpus 0,2.")
     _size("--memory", sandbox.memory, _LEAST_MEMORY)
-    shm_size = _size("--shm-size", sandbox.shm_size, 1)
+    _size("--shm-size", sandbox.shm_size, 1)
     _check_mounts(sandbox.mounts)
-    return dataclasses.replace(
-        options, sandbox=dataclasses.replace(sandbox, shm_size=None if shm_size is None else str(shm_size))
-    )
 
 
 def check_image(sandbox: SandboxOptions) -> None:
@@ -62,13 +58,12 @@ def _check_mounts(texts: tuple[str, ...]) -> None:
         taken.add(target)
 
 
-def _size(option: str, text: str | None, least: int) -> int | None:
+def _size(option: str, text: str | None, least: int) -> None:
     if text is None:
-        return None
+        return
     try:
         size = parse_bytes(text)
     except QuantityError as error:
         raise UsageError(f"a size for {option}", str(error).rstrip("."), "Correct it.") from None
     if size < least:
         raise UsageError(f"{option} of {format_bytes(least)} or more", f"'{text}'", "Write for example 16GiB.")
-    return size

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from phantora.errors import PhantoraError, UsageError
 from phantora.options import SandboxOptions
-from phantora_runtime.quantities import QuantityError, format_bytes, parse_bytes
+from phantora_runtime.quantities import format_bytes, parse_bytes
 
 # A run without anything of its own: the interpreter with torch once, then what a rank adds. Measured with
 # examples/llama_fsdp.py: 0.9 GiB with one rank, 3.9 GiB with 64.
@@ -46,12 +45,12 @@ def compute(client: Any, options: SandboxOptions, ranks: int) -> Limits:
     """Returns the limits of a run.
 
     Raises:
-        UsageError: An option cannot be read.
+        UsageError: An option names what this machine has not.
         PhantoraError: The machine is too small for so many ranks (exit code 3).
     """
     info = client.info()
     total = int(info["MemTotal"])
-    memory = _size(options.memory, "--memory") if options.memory else _free(total) * 9 // 10
+    memory = parse_bytes(options.memory) if options.memory else _free(total) * 9 // 10
     if memory > total:
         raise PhantoraError(
             f"{format_bytes(memory)} of memory for the container",
@@ -74,7 +73,7 @@ def compute(client: Any, options: SandboxOptions, ranks: int) -> Limits:
                 f"a machine that allows {most}",
                 "Raise kernel.pid_max and kernel.threads-max, or use fewer --gpus.",
             )
-    shm = _size(options.shm_size, "--shm-size") if options.shm_size else _SHM_BYTES + _SHM_RANK_BYTES * ranks
+    shm = parse_bytes(options.shm_size) if options.shm_size else _SHM_BYTES + _SHM_RANK_BYTES * ranks
     if options.shm_size and shm > memory:
         raise UsageError(
             f"--shm-size within the container's memory ({format_bytes(memory)})", options.shm_size, "Lower it."
@@ -89,31 +88,12 @@ def compute(client: Any, options: SandboxOptions, ranks: int) -> Limits:
     )
 
 
-def _size(text: str, option: str) -> int:
-    try:
-        size = parse_bytes(text)
-    except QuantityError as error:
-        raise UsageError(f"a size for {option}", str(error).rstrip("."), "Write for example 8g.") from None
-    if size <= 0:
-        raise UsageError(f"a size above 0 for {option}", f"'{text}'", "Write for example 8g.")
-    return size
-
-
 def _cpus(text: str | None, count: int) -> str | None:
-    """Checks a set of CPUs such as `0-3,6`."""
-    if text is None:
-        return None
-    chosen: set[int] = set()
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
-        if match is None:
-            raise UsageError("CPU numbers for --cpus", f"'{text}'", "Write for example --cpus 0-3 or --cpus 0,2.")
-        first, last = int(match[1]), int(match[2] or match[1])
-        if first > last or last >= count:
-            raise UsageError(
-                f"CPUs of this machine (0 to {count - 1}) for --cpus", f"'{text}'", "Write for example --cpus 0."
-            )
-        chosen |= set(range(first, last + 1))
+    """Checks that a set of CPUs such as `0-3,6` is there."""
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        if int(first) > int(last or first) or int(last or first) >= count:
+            raise UsageError(f"CPUs of this machine (0 to {count - 1}) for --cpus", f"'{text}'", "Correct it.")
     return text
 
 

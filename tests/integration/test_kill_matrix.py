@@ -149,11 +149,11 @@ def engine_socket() -> str:
 
 def kill_process(running: Running, name: str) -> bool:
     """Kills one of the run's processes; False where the run ended before there was one to kill."""
-    pids = running.wait_for(name, lambda: running.processes()[name] or [running.process.poll() is not None])
-    if pids == [True]:
-        return False
-    os.kill(pids[-1], signal.SIGKILL)
-    return True
+    running.wait_for(name, lambda: running.process.poll() is not None or running.processes()[name])
+    for pid in running.processes()[name][-1:]:
+        os.kill(pid, signal.SIGKILL)
+        return True
+    return False
 
 
 def kill_container(running: Running) -> bool:

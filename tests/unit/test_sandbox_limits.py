@@ -77,9 +77,8 @@ def test_too_few_processes_are_refused(machine):
 @pytest.mark.parametrize(
     "options",
     [
-        *({"memory": text} for text in ("much", "0", "-1")),
-        *({"shm_size": text} for text in ("some", "-1", "30g")),
-        *({"cpus": text} for text in ("4", "1-0", "a", "", "0,,1", "-1")),
+        {"shm_size": "30g"},
+        *({"cpus": text} for text in ("4", "1-0", "0,4", "2-4")),
     ],
 )
 def test_options_that_cannot_be(machine, options):
