@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -111,30 +113,59 @@ def test_requirements_that_are_no_file(phantora_command, sandbox_environment, fo
     assert not (folder / "runs").exists()
 
 
-def test_cpus_that_this_machine_has_not(phantora_command, sandbox_environment, docker_engine, folder):
-    options = ("--requirements", str(REQUIREMENTS), "--cpus", "4095", "--name", "run")
-    answer, shown = sandbox(phantora_command, sandbox_environment, folder, *options)
-    assert_environment(answer, shown, "Requested CPUs are not available")
-    label = f"org.phantora.run={folder / 'runs' / 'run'}"
-    assert docker_engine.containers.list(all=True, filters={"label": label}) == []
+def test_cpus_that_this_machine_has_not(phantora_command, sandbox_environment, folder):
+    answer, shown = sandbox(phantora_command, sandbox_environment, folder, "--cpus", "4095")
+    assert answer.returncode == 2, shown
+    assert LINE.fullmatch(answer.stderr.rstrip("\n")) and "CPUs of this machine" in answer.stderr, shown
+    assert not (folder / "runs").exists()
 
 
-@pytest.mark.parametrize(("when", "kib"), [("at the start", 24), ("in the middle", 1024)])
-def test_a_full_disk(when, kib, phantora_command, sandbox_environment, docker_engine, folder):
+@pytest.fixture
+def small_disk(folder):
+    """Mounts a file system in memory of that many bytes in the user's folder."""
     disk = folder / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={kib}k,mode=755", "none", str(disk)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        if os.environ.get("CI"):
-            pytest.fail("CI needs the right to mount")
-        pytest.skip("no right to mount")
+    mounted = []
+
+    def mount(size: int) -> Path:
+        line = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "none", str(disk)]
+        if subprocess.run(line, capture_output=True).returncode:
+            if os.environ.get("CI"):
+                pytest.fail("CI needs the right to mount")
+            pytest.skip("no right to mount")
+        mounted.append(disk)
+        return disk
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", place], check=True)
+
+
+def fill(disk: Path, run: Path, ended: threading.Event) -> None:
+    """Takes all room once the run goes on, as somebody else might."""
+    while not ended.wait(0.1):
+        events = run / "events.jsonl"
+        if events.exists() and events.stat().st_size:
+            with contextlib.suppress(OSError), open(disk / "filler", "ab", buffering=0) as filler:
+                while filler.write(bytes(4096)):
+                    pass
+
+
+@pytest.mark.parametrize(("when", "size"), [("at the start", 24 << 10), ("in the middle", 16 << 20)])
+def test_a_full_disk(when, size, small_disk, phantora_command, sandbox_environment, docker_engine, folder):
+    disk = small_disk(size)
+    run, ended = disk / "run", threading.Event()
+    filler = threading.Thread(target=fill, args=(disk, run, ended))
+    if when == "in the middle":
+        filler.start()
+    options = ("--requirements", str(REQUIREMENTS), "--out", str(run))
     try:
-        run = disk / "run"
-        options = ("--requirements", str(REQUIREMENTS), "--out", str(run))
         answer, shown = sandbox(phantora_command, sandbox_environment, folder, *options)
-        assert_environment(answer, shown, "No space left on device", "Make room")
-        assert docker_engine.containers.list(all=True, filters={"label": f"org.phantora.run={run}"}) == []
-        assert {path.lstat().st_uid for path in [run, *run.rglob("*")]} == {os.getuid()}
-        assert not list(run.rglob("*.sock"))
     finally:
-        subprocess.run(["umount", str(disk)], check=True)
+        ended.set()
+        if filler.is_alive():
+            filler.join()
+    assert_environment(answer, shown, "No space left on device", "Make room")
+    assert docker_engine.containers.list(all=True, filters={"label": f"org.phantora.run={run}"}) == []
+    assert {path.lstat().st_uid for path in [run, *run.rglob("*")]} == {os.getuid()}
+    assert not list(run.rglob("*.sock"))
