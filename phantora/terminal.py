@@ -176,8 +176,7 @@ class Terminal:
 
 def progress_line(snapshot: Snapshot) -> str:
     """Where a run stands, in one line."""
-    wanted = f" of {snapshot.steps_wanted}" if snapshot.steps_wanted else ""
-    parts = [f"step {len(snapshot.steps)}{wanted}"]
+    parts = [snapshot.step_text]
     if snapshot.step_ns is not None:
         parts.append(f"{format_duration(snapshot.step_ns)} a step")
     if snapshot.peak_bytes:

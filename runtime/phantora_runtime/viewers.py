@@ -19,7 +19,7 @@ from pathlib import Path
 
 SOCKET_NAME = "events.sock"
 _PAUSE_S = 0.1
-_REPLACED = ("ranks", "kernels", "waiting")  # a line of these types makes the one before it worthless
+_REPLACED = ("ranks", "kernels", "waiting", "details")  # a line of these types makes the one before it worthless
 _MAX_HISTORY = 20_000
 _MAX_QUEUE_BYTES = 4 << 20
 _MAX_VIEWERS = 64

@@ -6,22 +6,8 @@ from rich.text import Text
 from textual.widgets import Static
 
 from phantora_runtime.quantities import format_bytes, format_duration
-from phantora_tui.paint import BAD, DIM, GOOD, STRONG, bar
+from phantora_tui.paint import BAD, DIM, GOOD, bar, verdict_text
 from phantora_tui.snapshot import Snapshot
-
-
-def verdict_text(snapshot: Snapshot) -> Text:
-    """The verdict so far, in a word and a sign."""
-    if not snapshot.verdict:
-        return Text("▶ running" if snapshot.started else "… starting", STRONG)
-    good = snapshot.verdict == "ok"
-    return Text(f"{'✔' if good else '✘'} {snapshot.verdict}", GOOD if good else BAD)
-
-
-def step_text(snapshot: Snapshot) -> str:
-    """`step 4 of 10`."""
-    wanted = f" of {snapshot.steps_wanted}" if snapshot.steps_wanted else ""
-    return f"step {len(snapshot.steps)}{wanted}"
 
 
 class Header(Static):
@@ -41,7 +27,7 @@ class Header(Static):
         self.update(Text("\n").join([first, self._speed(snapshot, tokens_per_s), self._memory(snapshot)]))
 
     def _speed(self, snapshot: Snapshot, tokens_per_s: float | None) -> Text:
-        parts = [step_text(snapshot)]
+        parts = [snapshot.step_text]
         if snapshot.step_ns is not None:
             parts.append(f"{format_duration(snapshot.step_ns)} a step")
         if tokens_per_s is not None:

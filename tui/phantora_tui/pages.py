@@ -3,44 +3,84 @@
 from __future__ import annotations
 
 import json
+from itertools import zip_longest
 
 from rich.text import Text
 
 from phantora_runtime.quantities import format_bytes, format_duration
-from phantora_tui.header import verdict_text
 from phantora_tui.keys import KEYS
-from phantora_tui.paint import BAD, COMMUNICATION, COMPUTE, DIM, HOST, IDLE, STRONG, bar
-from phantora_tui.snapshot import Snapshot
+from phantora_tui.paint import (
+    COMMUNICATION,
+    COMPUTE,
+    DIM,
+    HOST,
+    IDLE,
+    STRONG,
+    bar,
+    stacked_bar,
+    state_text,
+    verdict_text,
+)
+from phantora_tui.snapshot import Rank, RankDetails, Snapshot
 
 
 def rank_page(snapshot: Snapshot, number: int, log: list[str], width: int) -> Text:
-    """One rank: state, shares, memory, and the last lines it printed."""
+    """One rank: state, shares, memory by kind, its last step by stream, and the last lines it printed."""
     if number >= len(snapshot.ranks):
         return Text(f"rank {number}: nothing is known yet")
     rank = snapshot.ranks[number]
+    details = snapshot.rank_details[number] if number < len(snapshot.rank_details) else None
     node, local = divmod(number, snapshot.gpus_per_node)
+    head = f"  node-{node}, GPU {local}  clock {format_duration(rank.h_ns)}, {rank.steps} steps"
     lines = [
-        Text.assemble((f"rank {number}", STRONG), f"  node-{node}, GPU {local}  {rank.state}"),
-        Text(f"clock {format_duration(rank.h_ns)}, {rank.steps} steps"),
+        Text.assemble((f"rank {number}", STRONG), head, "  ", state_text(rank.state)),
+        Text(""),
+        *_shares_and_memory(snapshot, rank, details, max(6, min(30, width // 2 - 28))),
     ]
-    wide = max(10, min(40, width - 30))
+    if details is not None and details.reserved_peak_bytes:
+        reserved, tensors = format_bytes(details.reserved_peak_bytes), format_bytes(details.allocated_peak_bytes)
+        lines.append(Text(f"torch reserved {reserved} at most, and had at most {tensors} in tensors", DIM))
+    if details is not None and details.step_ns:
+        lines += [Text(""), *_streams(details, local, max(8, min(40, width - 62)))]
+    lines += [Text(""), Text("its output", STRONG), *(Text(line) for line in log)]
+    return Text("\n").join(lines)
+
+
+def _shares_and_memory(snapshot: Snapshot, rank: Rank, details: RankDetails | None, bars: int) -> list[Text]:
+    """Two blocks side by side: what its time went to, and what its memory held when it held most."""
+    left = [Text.assemble((f"{'time':{bars + 19}}", STRONG))]
     for name, share, style in (
         ("compute", rank.compute, COMPUTE), ("communication", rank.communication, COMMUNICATION),
         ("host", rank.host, HOST), ("idle", rank.idle, IDLE),
     ):  # fmt: skip
-        lines.append(Text.assemble(f"{name:14}", bar(share, wide, style), f" {share:4.0%}"))
-    if snapshot.capacity_bytes:
-        share = rank.used_bytes / snapshot.capacity_bytes
-        lines.append(Text.assemble(f"{'memory':14}", bar(share, wide, BAD if share > 0.95 else HOST),
-                                   f" {format_bytes(rank.used_bytes)}"))  # fmt: skip
-    if number == 0 and snapshot.steps:
-        step = snapshot.steps[-1]
-        parts = (("compute", step.compute_ns), ("communication", step.communication_ns), ("host", step.host_ns),
-                 ("idle", step.idle_ns))  # fmt: skip
-        made_of = ", ".join(f"{name} {format_duration(part)}" for name, part in parts)
-        lines.append(Text(f"step {step.index}: {format_duration(step.duration_ns)} = {made_of}"))
-    lines += [Text(""), Text("its output", STRONG), *(Text(line) for line in log)]
-    return Text("\n").join(lines)
+        left.append(Text.assemble(f"{name:14}", bar(share, bars, style), f"{share:5.0%}"))
+    right = [Text.assemble(("memory", STRONG), f", {format_bytes(rank.used_bytes)} held")]
+    if details is not None and details.peak_bytes:
+        right = [Text.assemble(("memory", STRONG), f" at its peak, {format_bytes(details.peak_bytes)}")]
+        for name, size, style in (
+            ("allocations", details.allocations_bytes, COMPUTE), ("context", details.context_bytes, HOST),
+            ("NCCL", details.communicator_bytes, COMMUNICATION), ("libraries", details.library_bytes, IDLE),
+        ):  # fmt: skip
+            share = size / max(snapshot.capacity_bytes, details.peak_bytes)
+            right.append(Text.assemble(f"{name:12}", bar(share, bars, style), f"{format_bytes(size):>11}"))
+    return [Text("  ").join(pair) for pair in zip_longest(left, right, fillvalue=Text(""))]
+
+
+def _streams(details: RankDetails, local: int, bars: int) -> list[Text]:
+    """The last step: a line a stream, its bar the part of the step in which the stream was busy."""
+    title = f"last step, {format_duration(details.step_ns)}"
+    names = f"{'compute':>10} {'communication':>14} {'late peers':>11} {'ops':>6}"
+    lines = [Text.assemble((f"{title:{bars + 15}}", STRONG), (names, DIM))]
+    for one in details.streams:
+        name = f"stream {one.stream}" if one.stream else "default"
+        if one.device != local:
+            name = f"GPU {one.device} {name}"
+        spans = (one.compute_ns, one.communication_ns, one.late_ns)
+        compute, communication, late = (format_duration(span) if span else "-" for span in spans)
+        busy = stacked_bar((one.compute_ns / details.step_ns, one.communication_ns / details.step_ns), bars)
+        times = f"{compute:>10} {communication:>14} {late:>11} {one.ops:>6}"
+        lines.append(Text.assemble(f"{name:14.14} ", busy, times))
+    return lines
 
 
 def notes_page(snapshot: Snapshot) -> Text:

@@ -7,15 +7,11 @@ from rich.text import Text
 from textual.widgets import Static
 
 from phantora_runtime.quantities import format_duration
-from phantora_tui.paint import COMMUNICATION, COMPUTE, DIM, HOST, IDLE
+from phantora_tui.paint import DIM, PARTS
 from phantora_tui.snapshot import Snapshot, Step
 
 HEIGHT = 6
 _AXIS = 10
-# Signs as well as colours: the parts can be told apart on any screen.
-_PARTS: tuple[tuple[str, str, Style], ...] = (
-    ("compute", "█", COMPUTE), ("communication", "▓", COMMUNICATION), ("host", "▒", HOST), ("idle", "░", IDLE),
-)  # fmt: skip
 
 
 class StepPlot(Static):
@@ -44,7 +40,7 @@ def draw(snapshot: Snapshot, width: int) -> Text:
             line.append(sign * (per_step - 1) + " ", style)
         lines.append(line)
     legend = Text(" " * _AXIS)
-    for name, sign, style in _PARTS:
+    for name, sign, style in PARTS:
         legend.append(f"{sign} {name}  ", style)
     return Text("\n").join([*lines, legend])
 
@@ -55,7 +51,7 @@ def _column(step: Step, top: int) -> list[tuple[str, Style]]:
     cells = []
     for row in range(HEIGHT):
         middle, edge, cell = (row + 0.5) * top / HEIGHT, 0, (" ", DIM)
-        for (_, sign, style), part in zip(_PARTS, parts, strict=True):
+        for (_, sign, style), part in zip(PARTS, parts, strict=True):
             if edge <= middle < edge + part:
                 cell = (sign, style)
             edge += part

@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from phantora_runtime.quantities import format_bytes, format_duration
-from phantora_tui.paint import BAD, COMMUNICATION, COMPUTE, GOOD, HOST, IDLE, share_cell
+from phantora_tui.paint import BAD, COMMUNICATION, COMPUTE, HOST, IDLE, share_cell, state_text
 from phantora_tui.snapshot import Rank, Snapshot
 from phantora_tui.table import Column, Row
 
@@ -42,21 +42,13 @@ def _shares(compute: float, communication: float, host: float, idle: float) -> t
     )
 
 
-def _state(text: str) -> Text:
-    if text == "runs":
-        return Text("▶ runs", GOOD)
-    if text == "ended":
-        return Text("■ ended", IDLE)
-    return Text(f"‖ {text}" if text != "starts" else "… starts")
-
-
 def _ranks(snapshot: Snapshot) -> list[Line]:
     lines: list[Line] = []
     for rank in snapshot.ranks:
         shares = (rank.compute, rank.communication, rank.host, rank.idle)
         cells: Row = (
             str(rank.rank), str(rank.steps), *_shares(*shares), format_bytes(rank.used_bytes),
-            format_duration(rank.h_ns), _state(rank.state),
+            format_duration(rank.h_ns), state_text(rank.state),
         )  # fmt: skip
         lines.append((cells, (rank.rank, rank.steps, *shares, rank.used_bytes, rank.h_ns, rank.state)))
     return lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 _MAX_NOTES = 200
 
@@ -43,6 +43,35 @@ class Rank:
     def idle(self) -> float:
         """Neither its GPU nor its host worked."""
         return max(0.0, 1.0 - max(self.compute, self.communication, self.host))
+
+
+class StreamWork(NamedTuple):
+    """What one stream of a rank did in the rank's last whole step; `late_ns` of its communication waited for peers."""
+
+    device: int  # on its node
+    stream: int  # 0: the default stream
+    ops: int
+    compute_ns: int
+    communication_ns: int
+    late_ns: int
+
+
+class RankDetails(NamedTuple):
+    """What only one rank's page shows: memory by kind when it held most, and its last step by stream."""
+
+    peak_bytes: int
+    context_bytes: int
+    communicator_bytes: int
+    library_bytes: int
+    reserved_peak_bytes: int  # by torch's own statistics; 0 until the rank ends
+    allocated_peak_bytes: int
+    step_ns: int  # on the rank's own host clock; 0: no step yet
+    streams: tuple[StreamWork, ...] = ()
+
+    @property
+    def allocations_bytes(self) -> int:
+        """What cudaMalloc and the like gave out."""
+        return max(0, self.peak_bytes - self.context_bytes - self.communicator_bytes - self.library_bytes)
 
 
 @dataclass(frozen=True)
@@ -83,6 +112,7 @@ class Snapshot:
     real_ms: int = 0
     started: bool = False
     ranks: tuple[Rank, ...] = ()
+    rank_details: tuple[RankDetails, ...] = ()
     steps: tuple[Step, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     waiting: tuple[Waiting, ...] = ()
@@ -98,6 +128,12 @@ class Snapshot:
     def speed(self) -> float:
         """Virtual seconds per real second."""
         return self.at_ns / 1e6 / self.real_ms if self.real_ms else 0.0
+
+    @property
+    def step_text(self) -> str:
+        """`step 4 of 10`, for people."""
+        wanted = f" of {self.steps_wanted}" if self.steps_wanted else ""
+        return f"step {len(self.steps)}{wanted}"
 
     @property
     def steady(self) -> tuple[Step, ...]:
@@ -186,6 +222,11 @@ class Builder:
             self._shares[rank] = tuple(min(1.0, max(0.0, part / spent)) for part in parts)
             self._before[rank] = (h, compute, communication, waited)
         return self._shares.get(rank, (0.0, 0.0, 0.0))
+
+    def _take_details(self, line: dict[str, Any]) -> None:
+        columns = [map(_whole, line[key]) for key in RankDetails._fields[:-1]]
+        streams = (tuple(StreamWork(*map(_whole, one)) for one in each) for each in line["streams"])
+        self._set(rank_details=tuple(RankDetails(*one) for one in zip(*columns, streams, strict=True)))
 
     def _take_step(self, line: dict[str, Any]) -> None:
         keys = ("duration_ns", "compute_ns", "communication_exposed_ns", "host_exposed_ns", "idle_ns")

@@ -23,6 +23,25 @@ const char* collective_name(CollectiveKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+std::vector<const Instance*> Communicator::open_collectives() const {
+  std::vector<const Instance*> open;
+  for (const auto& [sequence, instance] : collectives) {
+    if (instance->start == kNever) open.push_back(instance.get());
+  }
+  std::sort(open.begin(), open.end(), [](const Instance* a, const Instance* b) { return a->sequence < b->sequence; });
+  return open;
+}
+
+Attendance Communicator::attendance(const Instance& instance) const {
+  Attendance there;
+  for (std::size_t member = 0; member < instance.units.size(); ++member) {
+    const std::uint32_t rank = ranks[instance.pair ? (member == 0 ? instance.from : instance.to) : member];
+    (instance.units[member] != nullptr ? there.in : there.missing).push_back(rank);
+    if (instance.units[member] != nullptr) there.op = collective_name(instance.op(member).op.kind);
+  }
+  return there;
+}
+
 void Engine::on_collective(Actor& actor, const wire::Record& record, Stream& stream, Instant issue) {
   wire::CollectiveOp op = record.collective;
   const auto malformed = [&](const std::string& why) {
@@ -252,6 +271,10 @@ void Engine::finish_unit(Unit& unit) {
     }
   }
   for (Stream* stream : unit.streams) {
+    stream->close_steps(stream->pending.front().sequence);
+    ++stream->work.ops;
+    stream->work.communication_ns += unit.end - unit.arrival;
+    stream->work.late_ns += later(unit.start, unit.arrival) - unit.arrival;
     stream->pending.pop_front();
     stream->tail = unit.end;
     stream->resolved = stream->pending.empty() ? stream->issued : stream->pending.front().sequence - 1;

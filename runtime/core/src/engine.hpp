@@ -142,12 +142,14 @@ class Engine final : public Replies {
   void upkeep();
   void show_ranks(std::uint64_t now);
   void show_waiting();
+  void show_details();
 
   // ---- outcome.cpp
   void on_mark(Actor& actor, const wire::Record& record);
   void on_memory(Actor& actor, const wire::Record& record);
   void on_exit(Actor& actor, const wire::Record& record);
   void process_ended(std::uint32_t actor, std::uint32_t pid);
+  void begin_step(Actor& actor, Instant h);
   void mark_step_end(Actor& actor, Instant h);
   void emit_steps();
   void end_run(const std::string& verdict, const std::string& message);
@@ -157,7 +159,6 @@ class Engine final : public Replies {
   void leave(Actor& actor);
   void write_report();
   Json report_json();
-  static Instant last_clock(const Actor& actor);
   Json steps_json();
   Json step_times_json();
   double cost_spread() const;
@@ -230,7 +231,9 @@ class Engine final : public Replies {
   // outcome
   bool ending_ = false;
   std::uint64_t ending_since_ = 0, next_rank_event_ = 0;
-  std::uint64_t started_at_ = 0, last_upkeep_ = 0, last_ranks_ = 0, last_slow_ = 0, kernels_at_ = 0;  // real; records
+  std::uint64_t started_at_ = 0, last_upkeep_ = 0, last_ranks_ = 0, last_slow_ = 0, last_details_ = 0;  // real
+  std::uint64_t kernels_at_ = 0;                                                                        // records
+  bool details_moved_ = false;
   std::string verdict_ = "ok", message_ = "all ranks ended";
   Json hang_, mismatch_, oom_marks_;
   std::uint64_t oom_count_ = 0;
@@ -260,7 +263,5 @@ class Engine final : public Replies {
   Duration busy_by_source_[cost::kSourceCount] = {};
   __uint128_t spread_weight_ = 0;  // of communication: ns times parts per million, so that no order of adding matters
 };
-
-const char* collective_name(wire::CollectiveKind kind);
 
 }  // namespace phantora::core

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kMillisecond = 1'000'000;
 constexpr std::uint64_t kOften = 100 * kMillisecond;
 constexpr std::uint64_t kSeldom = 1'000 * kMillisecond;
+constexpr std::uint64_t kRarely = 10'000 * kMillisecond;
 constexpr std::uint64_t kOftenFor = 60'000 * kMillisecond;  // then the file would grow too fast
 constexpr std::size_t kMaxListed = 16;
 
@@ -40,6 +41,10 @@ void Engine::upkeep() {
     if (records_ != kernels_at_)
       events_.write(EventStream::line("kernels", global_).set("kernels", kernels_json(false, kMaxListed)));
     kernels_at_ = records_;
+    if (details_moved_ && (now - started_at_ < kOftenFor || now - last_details_ >= kRarely)) {
+      last_details_ = now;
+      show_details();
+    }
   }
   events_.flush();
 }
@@ -58,7 +63,7 @@ void Engine::show_ranks(std::uint64_t now) {
     const auto [at, fresh] = numbers.try_emplace(text, numbers.size());
     if (fresh) states.push(text);
     state.push(at->second);
-    h.push(later(later(actor.published, actor.floor), actor.last_issue));
+    h.push(actor.latest_clock());
     steps.push(actor.steps + (actor.stepped ? 1 : 0));
     used.push(device_bytes(segment_.device(rank).used_bytes));
     compute.push(actor.compute_ns);
@@ -73,32 +78,64 @@ void Engine::show_ranks(std::uint64_t now) {
   events_.write(line);
 }
 
+// What one rank's page shows: its memory when it held most, by kind, and what each stream did in its last whole step.
+void Engine::show_details() {
+  details_moved_ = false;
+  Json peak = Json::array(), context = Json::array(), communicators = Json::array(), libraries = Json::array();
+  Json reserved = Json::array(), allocated = Json::array(), step = Json::array(), streams = Json::array();
+  for (std::uint32_t rank = 0; rank < header_.world_size; ++rank) {
+    Actor& actor = *actors_[rank];
+    const std::uint64_t known = actor.memory_context + actor.memory_communicators;
+    peak.push(actor.memory_peak);
+    context.push(actor.memory_context);
+    communicators.push(actor.memory_communicators);
+    libraries.push(actor.memory_other - std::min(known, actor.memory_other));
+    reserved.push(actor.block->torch_reserved_peak.load(std::memory_order_relaxed));
+    allocated.push(actor.block->torch_allocated_peak.load(std::memory_order_relaxed));
+    step.push(actor.step_ns);
+    Json list = Json::array();
+    std::size_t listed = 0;
+    for (auto* each : {&actor.legacy, &actor.streams}) {
+      for (auto& stream : *each) {
+        if (stream == nullptr) continue;
+        stream->close_steps(stream->resolved + 1);
+        const StreamWork& work = stream->last_step;
+        if (work.ops == 0 || ++listed > kMaxListed) continue;
+        Json numbers = Json::array();
+        for (std::uint64_t number : {std::uint64_t{stream->device}, std::uint64_t{stream->ordinal}, work.ops,
+                                     work.compute_ns, work.communication_ns, work.late_ns})
+          numbers.push(number);
+        list.push(std::move(numbers));
+      }
+    }
+    streams.push(std::move(list));
+  }
+  Json line = EventStream::line("details", global_);
+  line.set("peak_bytes", std::move(peak)).set("context_bytes", std::move(context));
+  line.set("communicator_bytes", std::move(communicators)).set("library_bytes", std::move(libraries));
+  line.set("reserved_peak_bytes", std::move(reserved)).set("allocated_peak_bytes", std::move(allocated));
+  line.set("step_ns", std::move(step)).set("streams", std::move(streams));
+  events_.write(line);
+}
+
 // Of each communicator the first collective that has not begun: its members that are there wait for the others.
 void Engine::show_waiting() {
   Json list = Json::array();
   std::size_t open = 0;
   for (const auto& comm : comms_) {
     if (comm == nullptr) continue;
-    const Instance* first = nullptr;
-    for (const auto& [sequence, instance] : comm->collectives) {
-      if (instance->start == kNever && (first == nullptr || sequence < first->sequence)) first = instance.get();
-    }
-    if (first == nullptr || ++open > kMaxListed) continue;
-    std::vector<std::uint32_t> in, missing;
-    const char* name = "collective";
-    for (std::size_t member = 0; member < first->units.size(); ++member) {
-      (first->units[member] != nullptr ? in : missing).push_back(comm->ranks[member]);
-      if (first->units[member] != nullptr) name = collective_name(first->op(member).op.kind);
-    }
+    const auto collectives = comm->open_collectives();
+    if (collectives.empty() || ++open > kMaxListed) continue;
+    const Attendance there = comm->attendance(*collectives.front());
     list.push(std::move(Json::object()
                             .set("group", comm->label)
                             .set("communicator", comm->id)
-                            .set("op", name)
-                            .set("sequence", first->sequence)
+                            .set("op", there.op)
+                            .set("sequence", collectives.front()->sequence)
                             .set("size", comm->ranks.size())
-                            .set("in", in.size())
-                            .set("ranks_in", first_of(in))
-                            .set("ranks_missing", first_of(missing))));
+                            .set("in", there.in.size())
+                            .set("ranks_in", first_of(there.in))
+                            .set("ranks_missing", first_of(there.missing))));
   }
   events_.write(EventStream::line("waiting", global_).set("open", open).set("communicators", std::move(list)));
 }

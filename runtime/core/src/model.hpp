@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "phantora/wire.hpp"
@@ -70,6 +71,14 @@ struct StreamOp {
   bool holds_log = false;  // a stream wait that has begun and does not know its end
 };
 
+// What a stream did in one step.
+struct StreamWork {
+  std::uint64_t ops = 0;
+  Duration compute_ns = 0;        // kernels, library calls, copies
+  Duration communication_ns = 0;  // from a collective's arrival to its end
+  Duration late_ns = 0;           // the part of that before the last member was there
+};
+
 struct Stream {
   Actor* actor = nullptr;
   std::uint32_t device = 0;
@@ -81,6 +90,15 @@ struct Stream {
   std::deque<StreamOp> pending;
   std::vector<StreamWaiter> waiters;
   bool queued = false, dirty = false;
+
+  // For the live view. Ops resolve in order, so a step's work is whole once its last op is resolved.
+  StreamWork work, last_step;
+  std::deque<std::uint64_t> step_ends;  // sequence of the last op of each step that is not whole
+  // Closes the steps that end before op `sequence`.
+  void close_steps(std::uint64_t sequence) {
+    for (; !step_ends.empty() && step_ends.front() < sequence; step_ends.pop_front())
+      last_step = std::exchange(work, {});
+  }
 };
 
 struct Actor {
@@ -111,17 +129,23 @@ struct Actor {
 
   // For the live view: sums so far, which may overlap.
   Duration compute_ns = 0, communication_ns = 0, waited_ns = 0;
+  Instant step_begun = 0;  // on its host clock; 0: no step yet
+  Duration step_ns = 0;    // of the last whole one
 
   // Exit and memory.
   std::int32_t exit_status = 0;
   bool exit_seen = false;
   std::uint64_t memory_peak = 0;   // of the GPU that is this rank's, whoever allocates there
-  std::uint64_t memory_other = 0;  // of it, what was not cudaMalloc'ed
+  std::uint64_t memory_other = 0;  // of it, what was not cudaMalloc'ed; of that:
+  std::uint64_t memory_context = 0, memory_communicators = 0;
   std::uint64_t ops = 0;
   // Steps.
   bool stepped = false;  // an optimizer step since the last backward
   std::uint64_t steps = 0;
   Instant fired_deadline = kNever;  // of a wait outside: woken for it already
+
+  // The latest that is known of its host clock; once it has ended, where it stood then.
+  Instant latest_clock() const { return exit_seen ? last_issue : later(later(published, floor), last_issue); }
 };
 
 // One member's part in one or several collectives that start and end together.
@@ -164,6 +188,12 @@ struct Instance {
   const UnitOp& op(std::size_t member) const { return units[member]->ops[which[member]]; }
 };
 
+// Who is there for a collective, by world rank, and what it is called.
+struct Attendance {
+  std::vector<std::uint32_t> in, missing;
+  const char* op = "collective";
+};
+
 struct Communicator {
   std::uint32_t id = 0;
   std::string label;
@@ -172,6 +202,12 @@ struct Communicator {
   std::unordered_map<std::uint64_t, std::unique_ptr<Instance>> collectives;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint64_t>, std::unique_ptr<Instance>> pairs;
   std::uint32_t destroyed = 0;
+
+  // Collectives that have not begun, in order: members wait for the first, the others are queued behind it.
+  std::vector<const Instance*> open_collectives() const;
+  Attendance attendance(const Instance& instance) const;
 };
+
+const char* collective_name(wire::CollectiveKind kind);
 
 }  // namespace phantora::core

@@ -30,6 +30,7 @@ void Engine::on_mark(Actor& actor, const wire::Record& record) {
     return;
   }
   if (actor.child != 0) return;
+  if (actor.step_begun == 0 || (kind == MarkKind::kOptimizerStep && !actor.stepped)) begin_step(actor, issue);
   // Step 0 starts with the first forward; without such a mark, with the first of any kind.
   if (first_rank && step_zero_ == 0) {
     step_zero_ = ++boundary_;
@@ -44,6 +45,18 @@ void Engine::on_mark(Actor& actor, const wire::Record& record) {
     actor.stepped = false;
     ++actor.steps;
     if (first_rank && candidate_ != 0) closed_.push_back(std::exchange(candidate_, 0));
+  }
+}
+
+// A rank's own steps, for the live view: from a first optimizer step after a backward to the next.
+void Engine::begin_step(Actor& actor, Instant h) {
+  if (actor.step_begun != 0) actor.step_ns = h - actor.step_begun;
+  actor.step_begun = h;
+  details_moved_ = true;
+  for (auto* list : {&actor.legacy, &actor.streams}) {
+    for (auto& stream : *list) {
+      if (stream != nullptr) stream->step_ends.push_back(stream->issued);
+    }
   }
 }
 
@@ -89,7 +102,11 @@ void Engine::on_memory(Actor& actor, const wire::Record& record) {
   Actor& owner = *actors_[device];
   if (record.memory.used_bytes <= owner.memory_peak) return;
   owner.memory_peak = record.memory.used_bytes;
-  owner.memory_other = record.memory.other_bytes;  // ranks give it back when they end: too late for the report to ask
+  // Ranks give it back when they end: too late for the report to ask.
+  owner.memory_other = record.memory.other_bytes;
+  owner.memory_context = record.memory.context_bytes;
+  owner.memory_communicators = record.memory.communicator_bytes;
+  details_moved_ = true;
 }
 
 void Engine::on_exit(Actor& actor, const wire::Record& record) {

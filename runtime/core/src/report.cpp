@@ -166,7 +166,7 @@ Json Engine::report_json() {
         Json::object()
             .set("rank", actor->rank)
             .set("child", actor->child)
-            .set("last_h_ns", last_clock(*actor))
+            .set("last_h_ns", actor->latest_clock())
             .set("ops", actor->ops)
             .set("steps", actor->steps + (actor->stepped ? 1 : 0))
             .set("exit_status", actor->exit_seen || actor->exit_status != 0 ? Json(actor->exit_status) : Json())));
@@ -214,12 +214,6 @@ void Engine::write_report() {
   std::fwrite(text.data(), 1, text.size(), file);
   std::fclose(file);
   std::rename(temporary.c_str(), path.c_str());
-}
-
-// Where a rank's host clock stood when it ended; else what is known of it.
-Instant Engine::last_clock(const Actor& actor) {
-  if (actor.exit_seen) return actor.last_issue;
-  return later(later(actor.published, actor.floor), actor.last_issue);
 }
 
 }  // namespace phantora::core

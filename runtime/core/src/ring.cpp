@@ -1,5 +1,6 @@
 #include "ring.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "time.hpp"
@@ -84,8 +85,10 @@ const char* check_op(const Record& record) {
       return record.mark.kind < wire::MarkKind::kFirstForward || record.mark.kind > kLastMark ? "unknown kind of mark"
                                                                                               : nullptr;
     case RecordType::kMemory:
-      return record.memory.used_bytes > kMostBytes || record.memory.other_bytes > kMostBytes ? "size out of range"
-                                                                                             : nullptr;
+      return std::max({record.memory.used_bytes, record.memory.other_bytes, record.memory.context_bytes,
+                       record.memory.communicator_bytes}) > kMostBytes
+                 ? "size out of range"
+                 : nullptr;
     case RecordType::kHostWork:
       return record.host_work.duration_ns > kLatest ? "time out of range" : nullptr;
     case RecordType::kExit:

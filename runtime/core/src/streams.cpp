@@ -144,7 +144,10 @@ void Engine::finish_op(Stream& stream, const StreamOp& op, Instant start, Instan
   }
   log_.add(entry);
   OpShape& shape = shapes_[op.shape];
+  stream.close_steps(op.sequence);
   if (op.type <= RecordType::kMemset) {
+    ++stream.work.ops;
+    stream.work.compute_ns += end - start;
     ++shape.launches;
     shape.busy_ns += end - start;
     stream.actor->compute_ns += end - start;

@@ -149,16 +149,13 @@ void Engine::force(const std::vector<Actor*>& holders) {
 Json Engine::describe_instance(const Communicator& comm, const Instance& instance) {
   Json json = Json::object();
   json.set("group", comm.label).set("communicator", comm.id).set("sequence", instance.sequence);
+  const Attendance there = comm.attendance(instance);
   Json in = Json::array(), missing = Json::array(), ops = Json::array();
-  std::string name = "collective";
-  for (std::size_t member = 0; member < instance.units.size(); ++member) {
-    const std::uint32_t rank = comm.ranks[instance.pair ? (member == 0 ? instance.from : instance.to) : member];
-    if (instance.units[member] == nullptr) {
-      missing.push(rank);
-      continue;
-    }
+  for (std::uint32_t rank : there.missing) missing.push(rank);
+  for (std::size_t member = 0, next = 0; member < instance.units.size(); ++member) {
+    if (instance.units[member] == nullptr) continue;
     const auto& op = instance.op(member).op;
-    name = collective_name(op.kind);
+    const std::uint32_t rank = there.in[next++];
     in.push(rank);
     ops.push(std::move(Json::object()
                            .set("rank", rank)
@@ -168,7 +165,7 @@ Json Engine::describe_instance(const Communicator& comm, const Instance& instanc
                            .set("type", static_cast<int>(op.type))
                            .set("root", op.peer)));
   }
-  json.set("op", name)
+  json.set("op", there.op)
       .set("ranks_in", std::move(in))
       .set("ranks_missing", std::move(missing))
       .set("ops", std::move(ops));
@@ -185,7 +182,7 @@ Json Engine::describe_ranks() {
     if (actor->state == Actor::State::kLive && !actor->running) state = actor->doing;
     Json one = Json::object();
     one.set("rank", actor->rank).set("child", actor->child).set("state", state);
-    one.set("h_ns", later(later(actor->published, actor->floor), actor->last_issue));
+    one.set("h_ns", actor->latest_clock());
     const auto stack = stacks_.find(actor->index);
     one.set("python_stack", stack == stacks_.end() ? Json() : Json(stack->second));
     ranks.push(std::move(one));
@@ -197,12 +194,8 @@ Json Engine::describe_hang() {
   Json communicators = Json::array();
   for (const auto& comm : comms_) {
     if (comm == nullptr) continue;
-    // The first open one is what its members wait for; those after it are queued behind.
-    const Instance* first = nullptr;
-    for (const auto& [sequence, instance] : comm->collectives) {
-      if (instance->start == kNever && (first == nullptr || sequence < first->sequence)) first = instance.get();
-    }
-    if (first != nullptr) communicators.push(describe_instance(*comm, *first));
+    const auto open = comm->open_collectives();
+    if (!open.empty()) communicators.push(describe_instance(*comm, *open.front()));
     for (const auto& [key, instance] : comm->pairs) {
       if (instance->start == kNever) communicators.push(describe_instance(*comm, *instance));
     }
@@ -233,30 +226,18 @@ void Engine::hang() {
   std::string message = "no rank can go on";
   for (const auto& comm : comms_) {
     if (comm == nullptr) continue;
-    std::vector<std::uint64_t> sequences;
-    for (const auto& [sequence, instance] : comm->collectives) sequences.push_back(sequence);
-    std::sort(sequences.begin(), sequences.end());
-    for (std::uint64_t sequence : sequences) {
-      const Instance& instance = *comm->collectives[sequence];
-      if (instance.start != kNever) continue;
-      if (!agrees(instance)) {
-        mismatch_ = describe_instance(*comm, instance);
+    for (const Instance* instance : comm->open_collectives()) {
+      const std::string number = std::to_string(instance->sequence);
+      if (!agrees(*instance)) {
+        mismatch_ = describe_instance(*comm, *instance);
         mismatch_.set("ranks", describe_ranks());
-        return end_run("mismatch",
-                       "the ranks of group '" + comm->label + "' disagree on collective #" + std::to_string(sequence));
+        return end_run("mismatch", "the ranks of group '" + comm->label + "' disagree on collective #" + number);
       }
-      if (message == "no rank can go on") {
-        std::vector<std::uint32_t> in, missing;
-        std::string op;
-        for (std::size_t member = 0; member < instance.units.size(); ++member) {
-          (instance.units[member] != nullptr ? in : missing).push_back(comm->ranks[member]);
-          if (instance.units[member] != nullptr) op = collective_name(instance.op(member).op.kind);
-        }
-        if (!missing.empty()) {
-          message += ": " + list_ranks(in) + " in " + op + " #" + std::to_string(sequence) + " of group '" +
-                     comm->label + "', " + list_ranks(missing) + " missing";
-        }
-      }
+      if (message != "no rank can go on") continue;
+      const Attendance there = comm->attendance(*instance);
+      if (there.missing.empty()) continue;
+      message += ": " + list_ranks(there.in) + " in " + there.op + " #" + number + " of group '" + comm->label + "', " +
+                 list_ranks(there.missing) + " missing";
     }
   }
   if (message == "no rank can go on") {

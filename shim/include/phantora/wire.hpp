@@ -47,11 +47,14 @@ struct GpuProperties {
   std::uint64_t spare[8];
 };
 
+enum class MemoryKind : std::uint8_t { kAllocation, kContext, kCommunicator, kLibrary };
+
 struct alignas(64) DeviceState {            // one per simulated GPU (global index = rank that owns it)
   std::atomic<std::uint64_t> used_bytes;    // everything: context, cudaMalloc, NCCL, libraries
   std::atomic<std::uint64_t> other_bytes;   // the part that is not cudaMalloc/cuMem*
   std::atomic<std::uint64_t> peak_bytes;    // highest used_bytes
-  std::uint64_t spare[5];
+  std::atomic<std::uint64_t> context_bytes, communicator_bytes;  // parts of other_bytes; its rest is libraries' workspaces
+  std::uint64_t spare[3];
 };
 
 struct alignas(64) RunHeader {
@@ -185,7 +188,10 @@ struct WaitOp {
 struct SleepOp { std::uint32_t slot; std::uint32_t reserved; std::uint64_t until_ns; };
 enum class MarkKind : std::uint8_t { kFirstForward = 1, kOptimizerStep, kBackward, kText, kOutOfMemory, kPhase };
 struct MarkOp { MarkKind kind; std::uint8_t reserved[7]; std::uint64_t value; std::uint64_t text; /* name_hash */ };
-struct MemoryOp { std::int64_t delta_bytes; std::uint64_t used_bytes; std::uint64_t other_bytes; std::uint64_t requested_bytes; };
+struct MemoryOp {                            // what a device holds after the change, as in DeviceState
+  std::int64_t delta_bytes;
+  std::uint64_t used_bytes, other_bytes, requested_bytes, context_bytes, communicator_bytes;
+};
 struct HostWorkOp { std::uint64_t duration_ns; std::uint64_t text; };
 struct ExitOp { std::int32_t status; };
 

@@ -57,14 +57,14 @@ Heaps& heaps() {
 
 // cudaMalloc'ed or mapped bytes; also keeps what this process must give back at exit.
 bool charge_process(int node_device, std::uint64_t bytes, std::uint64_t requested) {
-  if (!charge_memory(node_device, bytes, false, requested)) return false;
+  if (!charge_memory(node_device, bytes, wire::MemoryKind::kAllocation, requested)) return false;
   heaps().charged[node_device] += bytes;
   return true;
 }
 
 void uncharge_process(int node_device, std::uint64_t bytes) {
   heaps().charged[node_device] -= bytes;
-  uncharge_memory(node_device, bytes, false);
+  uncharge_memory(node_device, bytes, wire::MemoryKind::kAllocation);
 }
 
 bool prepare(DeviceHeap& heap, int node_device) {
@@ -111,14 +111,25 @@ void record_memory(int node_device, std::int64_t delta, std::uint64_t used, std:
   record.device = static_cast<std::uint8_t>(node_device);
   record.memory.delta_bytes = delta;
   record.memory.used_bytes = used;
-  record.memory.other_bytes = client::device_state(node_device).other_bytes.load(std::memory_order_relaxed);
+  const wire::DeviceState& device = client::device_state(node_device);
+  record.memory.other_bytes = device.other_bytes.load(std::memory_order_relaxed);
+  record.memory.context_bytes = device.context_bytes.load(std::memory_order_relaxed);
+  record.memory.communicator_bytes = device.communicator_bytes.load(std::memory_order_relaxed);
   record.memory.requested_bytes = requested;
   client::submit(client::CallKind::kFree, record);
 }
 
+// Adds to the parts of what is used, by kind; takes away where `bytes` is negative.
+void add_by_kind(wire::DeviceState& device, wire::MemoryKind kind, std::int64_t bytes) {
+  const auto change = static_cast<std::uint64_t>(bytes);  // wraps, as the sums do
+  if (kind != wire::MemoryKind::kAllocation) device.other_bytes.fetch_add(change);
+  if (kind == wire::MemoryKind::kContext) device.context_bytes.fetch_add(change);
+  if (kind == wire::MemoryKind::kCommunicator) device.communicator_bytes.fetch_add(change);
+}
+
 }  // namespace
 
-bool charge_memory(int node_device, std::uint64_t bytes, bool other, std::uint64_t requested) {
+bool charge_memory(int node_device, std::uint64_t bytes, wire::MemoryKind kind, std::uint64_t requested) {
   wire::DeviceState& device = client::device_state(node_device);
   std::uint64_t used = device.used_bytes.load(std::memory_order_relaxed);
   do {
@@ -128,7 +139,7 @@ bool charge_memory(int node_device, std::uint64_t bytes, bool other, std::uint64
     }
   } while (!device.used_bytes.compare_exchange_weak(used, used + bytes));
   used += bytes;
-  if (other) device.other_bytes.fetch_add(bytes);
+  add_by_kind(device, kind, static_cast<std::int64_t>(bytes));
   std::uint64_t peak = device.peak_bytes.load(std::memory_order_relaxed);
   while (peak < used && !device.peak_bytes.compare_exchange_weak(peak, used)) {
   }
@@ -136,10 +147,10 @@ bool charge_memory(int node_device, std::uint64_t bytes, bool other, std::uint64
   return true;
 }
 
-void uncharge_memory(int node_device, std::uint64_t bytes, bool other) {
+void uncharge_memory(int node_device, std::uint64_t bytes, wire::MemoryKind kind) {
   wire::DeviceState& device = client::device_state(node_device);
   const std::uint64_t used = device.used_bytes.fetch_sub(bytes) - bytes;
-  if (other) device.other_bytes.fetch_sub(bytes);
+  add_by_kind(device, kind, -static_cast<std::int64_t>(bytes));
   record_memory(node_device, -static_cast<std::int64_t>(bytes), used, 0);
 }
 

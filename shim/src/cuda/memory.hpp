@@ -32,9 +32,9 @@ bool find_allocation(const void* pointer, Allocation& allocation);
 // Does the address lie in a device range at all (cheap, no look-up)?
 bool device_address(const void* pointer);
 
-// Device memory that contexts, NCCL and libraries take (`other_bytes`).
-bool charge_memory(int node_device, std::uint64_t bytes, bool other, std::uint64_t requested);
-void uncharge_memory(int node_device, std::uint64_t bytes, bool other);
+// The device's account (wire::DeviceState).
+bool charge_memory(int node_device, std::uint64_t bytes, wire::MemoryKind kind, std::uint64_t requested);
+void uncharge_memory(int node_device, std::uint64_t bytes, wire::MemoryKind kind);
 void memory_info(int node_device, std::uint64_t& free_bytes, std::uint64_t& total_bytes);
 std::uint64_t allocated_bytes(int node_device);  // by cudaMalloc in this process
 

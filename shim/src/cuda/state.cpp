@@ -165,7 +165,7 @@ Context* primary_context(int ordinal, Status& status) {
   std::lock_guard lock(s.mutex);
   if (device.primary.load() == nullptr) {
     const int node_device = s.node_device[static_cast<std::size_t>(ordinal)];
-    if (!charge_memory(node_device, gpu().context_bytes, true, gpu().context_bytes)) {
+    if (!charge_memory(node_device, gpu().context_bytes, wire::MemoryKind::kContext, gpu().context_bytes)) {
       status = abi::kOutOfMemory;
       return nullptr;
     }
@@ -213,7 +213,7 @@ Context* new_context(int ordinal, unsigned flags, Status& status) {
   State& s = state();
   std::lock_guard lock(s.mutex);
   const int node_device = s.node_device[static_cast<std::size_t>(ordinal)];
-  if (!charge_memory(node_device, gpu().context_bytes, true, gpu().context_bytes)) {
+  if (!charge_memory(node_device, gpu().context_bytes, wire::MemoryKind::kContext, gpu().context_bytes)) {
     status = abi::kOutOfMemory;
     return nullptr;
   }
@@ -242,7 +242,7 @@ void destroy_context(Context* context) {
   std::lock_guard lock(s.mutex);
   for (auto it = s.contexts.begin(); it != s.contexts.end(); ++it) {
     if (it->get() != context) continue;
-    uncharge_memory(context->node_device, gpu().context_bytes, true);
+    uncharge_memory(context->node_device, gpu().context_bytes, wire::MemoryKind::kContext);
     if (this_context == context) this_context = nullptr;
     s.contexts.erase(it);
     return;
@@ -291,6 +291,7 @@ void release_all() {
     wire::DeviceState& device = client::device_state(node_device);
     device.used_bytes.fetch_sub(gpu().context_bytes);
     device.other_bytes.fetch_sub(gpu().context_bytes);
+    device.context_bytes.fetch_sub(gpu().context_bytes);
   };
   for (Device& device : s.devices) {
     if (const Context* context = device.primary.load(); context != nullptr) give_back(context->node_device);

@@ -52,11 +52,11 @@ bool valid_stream(void* stream) {
 void enqueue(void* stream, client::CallKind kind, wire::Record& record) { cuda::enqueue(stream, kind, record); }
 void wait(void* stream) { cuda::wait_stream(stream); }
 
-bool take_memory(int node_device, std::uint64_t bytes) {
-  return bytes == 0 || cuda::charge_memory(node_device, bytes, true, bytes);
+bool take_memory(int node_device, std::uint64_t bytes, wire::MemoryKind kind) {
+  return bytes == 0 || cuda::charge_memory(node_device, bytes, kind, bytes);
 }
-void give_memory(int node_device, std::uint64_t bytes) {
-  if (bytes != 0) cuda::uncharge_memory(node_device, bytes, true);
+void give_memory(int node_device, std::uint64_t bytes, wire::MemoryKind kind) {
+  if (bytes != 0) cuda::uncharge_memory(node_device, bytes, kind);
 }
 
 void mark_unknown(void* pointer, std::size_t bytes) { change({pointer, nullptr, bytes, 1, bytes}); }

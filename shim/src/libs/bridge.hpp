@@ -22,8 +22,8 @@ void enqueue(void* stream, client::CallKind kind, wire::Record& record);
 void wait(void* stream);
 
 // Device memory a library takes for itself; false (and nothing taken) when the device has not that much left.
-bool take_memory(int node_device, std::uint64_t bytes);
-void give_memory(int node_device, std::uint64_t bytes);
+bool take_memory(int node_device, std::uint64_t bytes, wire::MemoryKind kind);
+void give_memory(int node_device, std::uint64_t bytes, wire::MemoryKind kind);
 
 // In program order: these bytes were written by a kernel that is not executed.
 void mark_unknown(void* pointer, std::size_t bytes);

@@ -84,6 +84,7 @@ using phantora::libs::cublas::from;
 using phantora::libs::cublas::Handle;
 namespace abi = phantora::abi;
 namespace libs = phantora::libs;
+namespace wire = phantora::wire;
 
 namespace {
 
@@ -104,7 +105,7 @@ PHANTORA_EXPORT int cublasCreate_v2(void** handle) {
   if (state == nullptr) return abi::kCublasAllocFailed;
   state->device = libs::current_node_device();
   state->default_workspace = libs::cublas::default_workspace();
-  if (!libs::take_memory(state->device, state->default_workspace)) {
+  if (!libs::take_memory(state->device, state->default_workspace, wire::MemoryKind::kLibrary)) {
     delete state;
     return abi::kCublasAllocFailed;
   }
@@ -116,7 +117,7 @@ PHANTORA_EXPORT int cublasCreate_v2(void** handle) {
 
 PHANTORA_EXPORT int cublasDestroy_v2(void* handle) {
   return with(handle, [](Handle& state) {
-    libs::give_memory(state.device, state.default_workspace);
+    libs::give_memory(state.device, state.default_workspace, wire::MemoryKind::kLibrary);
     state.magic = 0;
     delete &state;
   });

@@ -40,7 +40,7 @@ std::string label_of(const abi::NcclConfig* config) {
 Comm* make(std::uint32_t id, int ranks, int rank, int ordinal, int node_device) {
   const wire::RunHeader* header = client::header();
   const std::uint64_t bytes = header == nullptr ? 0 : header->gpu.nccl_comm_bytes;
-  if (!take_memory(node_device, bytes)) {
+  if (!take_memory(node_device, bytes, wire::MemoryKind::kCommunicator)) {
     set_last_error("out of device memory for the communicator's buffers (" + std::to_string(bytes) + " bytes)");
     return nullptr;
   }
@@ -154,7 +154,7 @@ int destroy(Comm* comm, bool abort) {
     std::vector<std::byte> reply;
     client::request(wire::MessageType::kCommDestroy, body.span(), reply);
   }
-  give_memory(comm->node_device, comm->taken_bytes);
+  give_memory(comm->node_device, comm->taken_bytes, wire::MemoryKind::kCommunicator);
   comm->taken_bytes = 0;
   comm->aborted = true;
   // Kept as a small tombstone: pending values and watchdogs of the framework may still look at it.
