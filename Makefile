@@ -10,7 +10,7 @@ CMAKE_ARGS ?=
 CMAKE := $(or $(shell command -v cmake),$(BIN)/cmake)
 CTEST := $(dir $(CMAKE))ctest
 
-.PHONY: help demo test test-long install native shim check-abi lint format typecheck sanitize fuzz bench-null wheel clean torch
+.PHONY: help demo test test-long install native shim check-abi lint format typecheck sanitize fuzz bench-null bench-tui wheel clean torch
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
@@ -81,6 +81,10 @@ fuzz: $(CMAKE)  ## the ring reader on hostile input (needs clang; FUZZ_SECONDS, 
 BENCH_ARGS ?= --gpus 8 --size 7b --steps 8 --rounds 2
 bench-null: install torch  ## CPU a steady step costs, beside the same launcher under PHANTORA_NULL=1 (BENCH_ARGS; --json)
 	$(BIN)/python tools/bench_null.py $(BENCH_ARGS)
+
+BENCH_TUI_ARGS ?= --gpus 256 --steps 4
+bench-tui: install torch  ## CPU of the live view on a run of 256 ranks, against the run's own (BENCH_TUI_ARGS)
+	$(BIN)/python tools/bench_tui.py $(BENCH_TUI_ARGS)
 
 wheel: $(BIN)/python  ## dist/phantora_sim-*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps -w dist .

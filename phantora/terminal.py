@@ -182,7 +182,7 @@ def progress_line(snapshot: Snapshot) -> str:
     if snapshot.peak_bytes:
         parts.append(f"{format_bytes(snapshot.peak_bytes)} of {format_bytes(snapshot.capacity_bytes)}")
     parts.append(f"virtual {format_duration(snapshot.at_ns)} in {format_duration(snapshot.real_ms * 1e6)}")
-    waits = sum(rank.state not in ("runs", "ended", "starts") for rank in snapshot.ranks)
+    waits = sum(rank.waits for rank in snapshot.ranks)
     parts.append(f"{waits} of {snapshot.world_size} ranks wait")
     return ", ".join(parts)
 

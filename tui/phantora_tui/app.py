@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
@@ -14,11 +15,10 @@ from textual.widgets import ContentSwitcher, Footer, Input, Static
 from phantora_tui import keys, pages, rows
 from phantora_tui.feed import Feed, Frame
 from phantora_tui.header import Header
+from phantora_tui.paint import NARROW, put
 from phantora_tui.plot import StepPlot
 from phantora_tui.snapshot import Snapshot
 from phantora_tui.table import Table
-
-_NARROW = 81
 
 
 class Shown(Message):
@@ -55,7 +55,7 @@ class LiveView(App[str]):
         self._can_interrupt = can_interrupt
         self._frame = Frame(Snapshot(), None, (), True)
         self._frozen: Snapshot | None = None
-        self._view = "ranks"
+        self._view = self._back = "ranks"
         self._order = {name: (view.sort, view.descending) for name, view in rows.TABLES.items()}
         self._filter = ""
         self._rank = 0
@@ -107,7 +107,7 @@ class LiveView(App[str]):
         """The footer shows only keys that work now."""
         for key in keys.KEYS:
             if key.action.partition("(")[0] == action:
-                return self._view in key.views or self._view == "help"
+                return self._view in key.views
         return True
 
     def action_interrupt(self) -> None:
@@ -116,6 +116,8 @@ class LiveView(App[str]):
 
     def action_show(self, view: str) -> None:
         """Goes to a view."""
+        if self._view in rows.TABLES:
+            self._back = self._view
         self._view = view
         self._filter = ""
         self._feed.rank = self._rank if view == "rank" else None
@@ -133,12 +135,12 @@ class LiveView(App[str]):
             self.action_show("rank")
 
     async def action_back(self) -> None:
-        """From a rank to the table."""
-        self.action_show("ranks")
+        """To the table that was left."""
+        self.action_show(self._back)
 
     def action_help(self) -> None:
         """Shows the keys, or goes back."""
-        self.action_show("ranks" if self._view == "help" else "help")
+        self.action_show(self._back if self._view == "help" else "help")
 
     def action_sort(self) -> None:
         """Sorts by the next column that is shown."""
@@ -197,18 +199,23 @@ class LiveView(App[str]):
         title = self._view if self._view != "rank" else f"rank {self._rank}"
         if self._view in rows.TABLES:
             title = self._draw_table(self._frozen or snapshot)
-        elif self._view == "rank":
+        else:
+            self._draw_page(snapshot)
+        put(self.query_one("#title", Static), Text(f"─ {title} "))
+
+    def _draw_page(self, snapshot: Snapshot) -> None:
+        if self._view == "rank":
             page = pages.rank_page(snapshot, self._rank, list(self._frame.log), self.size.width)
-            self.query_one("#text", Static).update(page)
         else:
             page = pages.help_page() if self._view == "help" else pages.notes_page(snapshot)
-            self.query_one("#text", Static).update(page)
-        self.query_one("#title", Static).update(f"─ {title} ")
+        text = self.query_one("#text", Static)
+        if text.content != page:
+            text.update(page)
 
     def _draw_table(self, snapshot: Snapshot) -> str:
         view = rows.TABLES[self._view]
         sort, descending = self._order[self._view]
-        narrow = self.size.width < _NARROW
+        narrow = self.size.width < NARROW
         columns, lines, self._places = rows.arrange(view, snapshot, sort, descending, self._filter, narrow)
         self._columns = [column.name for column in columns]
         name = view.columns[sort].name

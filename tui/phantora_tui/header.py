@@ -6,7 +6,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from phantora_runtime.quantities import format_bytes, format_duration
-from phantora_tui.paint import BAD, DIM, GOOD, bar, verdict_text
+from phantora_tui.paint import BAD, DIM, GOOD, NARROW, bar, put, verdict_text
 from phantora_tui.snapshot import Snapshot
 
 
@@ -15,7 +15,7 @@ class Header(Static):
 
     def update_from(self, name: str, snapshot: Snapshot, tokens_per_s: float | None, live: bool) -> None:
         """Shows a snapshot."""
-        narrow = self.app.size.width < 81
+        narrow = self.app.size.width < NARROW
         nodes = -(-snapshot.world_size // snapshot.gpus_per_node) if snapshot.world_size else 0
         what = f"{snapshot.world_size} × {snapshot.gpu}" if snapshot.world_size else "waiting for the run"
         if nodes > 1 and not narrow:
@@ -24,7 +24,7 @@ class Header(Static):
         if not narrow:
             first.append(f"  {snapshot.clock} clock", DIM)
             first.append("" if live or snapshot.ended else "  (not live)", DIM)
-        self.update(Text("\n").join([first, self._speed(snapshot, tokens_per_s), self._memory(snapshot)]))
+        put(self, Text("\n").join([first, self._speed(snapshot, tokens_per_s), self._memory(snapshot)]))
 
     def _speed(self, snapshot: Snapshot, tokens_per_s: float | None) -> Text:
         parts = [snapshot.step_text]
@@ -33,7 +33,7 @@ class Header(Static):
         if tokens_per_s is not None:
             parts.append(f"{tokens_per_s:,.0f} tokens/s")
         clocks = [format_duration(snapshot.at_ns), format_duration(snapshot.real_ms * 1e6)]
-        if self.app.size.width < 81:
+        if self.app.size.width < NARROW:
             parts.append(f"{clocks[0]} in {clocks[1]}")
         else:
             parts += [f"virtual {clocks[0]}", f"real {clocks[1]}", f"speed {snapshot.speed:.2g}"]

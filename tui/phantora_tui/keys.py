@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 TABLES = ("ranks", "nodes", "communicators", "kernels")
-VIEWS = (*TABLES, "rank", "notes")
+VIEWS = (*TABLES, "rank", "notes", "help")
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,12 @@ class Key:
     views: tuple[str, ...] = VIEWS
 
 
+def key_to(view: str) -> Key:
+    """The key that opens a view."""
+    actions = (f"show('{view}')", {"rank": "detail"}.get(view, view))
+    return next(key for key in KEYS if key.action in actions)
+
+
 KEYS = (
     Key("question_mark", "?", "help", "Help", "This page."),
     Key("q", "q", "quit", "Detach", "Leaves the view; the run goes on, and `phantora top RUN` comes back to it."),
@@ -37,9 +43,9 @@ KEYS = (
     Key("3", "3", "show('communicators')", "Waits", "Collectives that have not begun: who is there, who is missing."),
     Key("4", "4", "show('kernels')", "Kernels", "What took most GPU time, and how its duration is known."),
     Key("5", "5", "show('notes')", "Notes", "Verdict, message, and what to check before trusting the numbers."),
-    Key("enter", "enter", "detail", "Rank", "Opens the rank under the cursor: state, shares, memory, its output.",
+    Key("enter", "enter", "detail", "Rank", "One rank: memory by kind, its last step by stream, its output.",
         ("ranks",)),
-    Key("escape", "esc", "back", "Back", "Back to the table.", ("rank",)),
+    Key("escape", "esc", "back", "Back", "Back to the table.", ("rank", "notes", "help")),
     Key("s", "s", "sort", "Sort", "Sorts by the next column; a click on a column's name sorts by that one.", TABLES),
     Key("r", "r", "reverse", "Reverse", "Turns the order round.", TABLES),
     Key("slash", "/", "filter", "Filter", "Shows only lines that contain a text; empty shows all.", TABLES),

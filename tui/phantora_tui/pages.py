@@ -8,7 +8,7 @@ from itertools import zip_longest
 from rich.text import Text
 
 from phantora_runtime.quantities import format_bytes, format_duration
-from phantora_tui.keys import KEYS
+from phantora_tui.keys import KEYS, VIEWS
 from phantora_tui.paint import (
     COMMUNICATION,
     COMPUTE,
@@ -18,7 +18,7 @@ from phantora_tui.paint import (
     STRONG,
     bar,
     stacked_bar,
-    state_text,
+    state_cell,
     verdict_text,
 )
 from phantora_tui.snapshot import Rank, RankDetails, Snapshot
@@ -31,9 +31,10 @@ def rank_page(snapshot: Snapshot, number: int, log: list[str], width: int) -> Te
     rank = snapshot.ranks[number]
     details = snapshot.rank_details[number] if number < len(snapshot.rank_details) else None
     node, local = divmod(number, snapshot.gpus_per_node)
+    state = state_cell(rank.state)
     head = f"  node-{node}, GPU {local}  clock {format_duration(rank.h_ns)}, {rank.steps} steps"
     lines = [
-        Text.assemble((f"rank {number}", STRONG), head, "  ", state_text(rank.state)),
+        Text.assemble((f"rank {number}", STRONG), head, "  ", *(state if isinstance(state, tuple) else (state,))),
         Text(""),
         *_shares_and_memory(snapshot, rank, details, max(6, min(30, width // 2 - 28))),
     ]
@@ -101,7 +102,7 @@ def help_page() -> Text:
     """All keys and what they do."""
     lines = [Text("keys", STRONG)]
     for key in KEYS:
-        where = "" if len(key.views) > 4 else f"  ({', '.join(key.views)})"
+        where = "" if key.views == VIEWS else f"  ({', '.join(key.views)})"
         lines.append(Text.assemble((f"{key.shown:>7}  ", STRONG), f"{key.label:8} {key.text}", (where, DIM)))
     lines += [
         Text(""),

@@ -6,9 +6,11 @@ The palette is Okabe and Ito's, which colour-blind people can tell apart; nothin
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from rich.style import Style
 from rich.text import Text
+from textual.widgets import Static
 
 from phantora_tui.snapshot import Snapshot
 
@@ -24,15 +26,21 @@ DIM = Style(color="#9a9a9a")
 PARTS: tuple[tuple[str, str, Style], ...] = (
     ("compute", "█", COMPUTE), ("communication", "▓", COMMUNICATION), ("host", "▒", HOST), ("idle", "░", IDLE),
 )  # fmt: skip
+NARROW = 81  # screens under so many columns show less
+Cell = str | tuple[tuple[str, Style], ...]  # of a table: plain, or pieces of different looks
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def bar(share: float, width: int, style: Style) -> Text:
     """A horizontal bar of `width` cells, in eighths of a cell."""
+    return Text.assemble(*_bar(share, width, style))
+
+
+def _bar(share: float, width: int, style: Style) -> tuple[tuple[str, Style], ...]:
     eighths = round(max(0.0, min(1.0, share)) * width * 8)
     full, rest = divmod(eighths, 8)
     text = "█" * full + (_EIGHTHS[rest] if rest else "")
-    return Text.assemble((text, style), ("·" * (width - len(text)), DIM))
+    return ((text, style), ("·" * (width - len(text)), DIM))
 
 
 def stacked_bar(shares: Iterable[float], width: int) -> Text:
@@ -44,13 +52,13 @@ def stacked_bar(shares: Iterable[float], width: int) -> Text:
     return text.append("·" * (width - len(text)), DIM)
 
 
-def state_text(state: str) -> Text:
+def state_cell(state: str) -> Cell:
     """A rank's state, with a sign."""
     if state == "runs":
-        return Text("▶ runs", GOOD)
+        return (("▶ runs", GOOD),)
     if state == "ended":
-        return Text("■ ended", IDLE)
-    return Text(f"‖ {state}" if state != "starts" else "… starts")
+        return (("■ ended", IDLE),)
+    return f"‖ {state}" if state != "starts" else "… starts"
 
 
 def verdict_text(snapshot: Snapshot) -> Text:
@@ -61,6 +69,17 @@ def verdict_text(snapshot: Snapshot) -> Text:
     return Text(f"{'✔' if good else '✘'} {snapshot.verdict}", GOOD if good else BAD)
 
 
-def share_cell(share: float, style: Style) -> Text:
+def share_cell(share: float, style: Style) -> Cell:
     """A share as a short bar and a number."""
-    return Text.assemble(bar(share, 5, style), f"{share:5.0%}")
+    return _percent_cell(round(100 * share), style)
+
+
+@lru_cache(maxsize=1024)
+def _percent_cell(percent: int, style: Style) -> Cell:
+    return (*_bar(percent / 100, 5, style), (f"{percent:4}%", Style.null()))
+
+
+def put(widget: Static, text: Text) -> None:
+    """Shows a text in a widget of fixed size, if it is another one than before."""
+    if widget.content != text:
+        widget.update(text, layout=False)

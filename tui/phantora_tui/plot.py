@@ -7,7 +7,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from phantora_runtime.quantities import format_duration
-from phantora_tui.paint import DIM, PARTS
+from phantora_tui.paint import DIM, NARROW, PARTS
 from phantora_tui.snapshot import Snapshot, Step
 
 HEIGHT = 6
@@ -17,14 +17,19 @@ _AXIS = 10
 class StepPlot(Static):
     """The last steps that fit."""
 
+    _shown: tuple[object, ...] = ()
+
     def update_from(self, snapshot: Snapshot) -> None:
         """Shows a snapshot."""
-        self.update(draw(snapshot, self.app.size.width))
+        shown = (snapshot.steps, snapshot.warmup, self.app.size.width)
+        if shown != self._shown:
+            self._shown = shown
+            self.update(draw(snapshot, self.app.size.width), layout=False)
 
 
 def draw(snapshot: Snapshot, width: int) -> Text:
     """The plot as text of HEIGHT + 1 lines."""
-    per_step = 3 if width > 80 else 2
+    per_step = 3 if width >= NARROW else 2
     steps = snapshot.steps[-max(1, (width - _AXIS - 1) // per_step) :]
     if not steps:
         return Text("\n" * (HEIGHT // 2) + "no step has ended yet", DIM)

@@ -1,14 +1,15 @@
-"""A table that draws only the lines on screen, so that thousands of ranks cost no more than a screenful."""
+"""A table that makes only the lines on screen and draws only those that changed: a thousand ranks cost a screenful."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
-from rich.text import Text
 from textual import events
 from textual.binding import Binding
 from textual.geometry import Region, Size
@@ -16,7 +17,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from phantora_tui.paint import STRONG
+from phantora_tui.paint import STRONG, Cell
 
 _CURSOR = Style(bgcolor="#2f4f6f", bold=True)
 _LAST_WIDTH = 10  # the last column takes what is left, but not less
@@ -32,7 +33,7 @@ class Column:
     narrow: bool = True  # shown in narrow mode too
 
 
-Row = tuple[str | Text, ...]
+Row = tuple[Cell, ...]
 
 
 class Table(ScrollView, can_focus=True):
@@ -57,23 +58,37 @@ class Table(ScrollView, can_focus=True):
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._columns: Sequence[Column] = ()
-        self._rows: Sequence[Row] = ()
+        self._rows: Sequence[Callable[[], Row]] = ()
         self._widths: list[int] = []
+        self._heading: Row = ()
+        self._drawn: dict[int, Row] = {}  # by line
+        self._look = Style.null()
         self.cursor = 0
-        self._marks = ""
 
-    def show(self, columns: Sequence[Column], rows: Sequence[Row], sorted_by: int, descending: bool) -> None:
+    def show(
+        self, columns: Sequence[Column], rows: Sequence[Callable[[], Row]], sorted_by: int, descending: bool
+    ) -> None:
         """Replaces what is shown; the cursor stays on its line number."""
-        self._columns, self._rows = columns, rows
-        self._widths = [column.width for column in columns]
+        widths = [column.width for column in columns]
         if columns:
             bar = 2 if len(rows) >= self.size.height else 0
-            left = self.size.width - bar - sum(width + 1 for width in self._widths[:-1]) - 1
-            self._widths[-1] = max(_LAST_WIDTH, min(columns[-1].width, left))
-        self._marks = f"{sorted_by}{'▼' if descending else '▲'}"
-        self.cursor = max(0, min(self.cursor, len(rows) - 1))
-        self.virtual_size = Size(sum(width + 1 for width in self._widths), len(rows) + 1)
-        self.refresh()
+            left = self.size.width - bar - sum(width + 1 for width in widths[:-1]) - 1
+            widths[-1] = max(_LAST_WIDTH, min(columns[-1].width, left))
+        marks = ["" if index != sorted_by else "▼" if descending else "▲" for index in range(len(columns))]
+        heading: Row = tuple(((column.name + mark, STRONG),) for column, mark in zip(columns, marks, strict=True))
+        same = (widths, heading, len(rows)) == (self._widths, self._heading, len(self._rows))
+        self._columns, self._rows, self._widths, self._heading = columns, rows, widths, heading
+        if not same:
+            self.cursor = max(0, min(self.cursor, len(rows) - 1))
+            self.virtual_size = Size(sum(width + 1 for width in widths), len(rows) + 1)
+            self._drawn.clear()
+            self.refresh()
+            return
+        before, self._drawn = self._drawn, {}
+        for line in range(self.scroll_offset.y, min(len(rows), self.scroll_offset.y + self.size.height - 1)):
+            self._drawn[line] = rows[line]()
+            if self._drawn[line] != before.get(line):
+                self.refresh_line(line + 1)
 
     def action_move(self, by: int) -> None:
         """Moves the cursor."""
@@ -98,34 +113,45 @@ class Table(ScrollView, can_focus=True):
             self.cursor = line
             self.refresh()
 
+    def refresh_line(self, y: int) -> None:
+        """Draws one line of the table again, line 0 being the heading."""
+        self.refresh(Region(0, y - self.scroll_offset.y, self.size.width, 1))
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The look that all lines share is worked out once for all of them."""
+        self._look = self.rich_style
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         """Line 0 is the heading and stays."""
-        left, top = self.scroll_offset
-        line = y - 1 + top
+        line = y - 1 + self.scroll_offset.y
         if y == 0:
-            strip = self._heading()
-        elif line < len(self._rows):
-            strip = self._strip(self._rows[line], _CURSOR if line == self.cursor and self.has_focus else None)
+            cells = self._heading
+        elif line >= len(self._rows):
+            return Strip.blank(self.size.width, self._look)
         else:
-            strip = Strip.blank(self.size.width, self.rich_style)
-        return strip.crop_extend(left, left + self.size.width, self.rich_style).apply_style(self.rich_style)
+            cells = self._drawn.get(line) or self._rows[line]()
+            self._drawn[line] = cells
+        parts = zip(cells, self._widths, self._columns, strict=True)
+        look = self._look
+        segments = [segment for cell, width, column in parts for segment in _fit(cell, width, column.right, look)]
+        width = sum(self._widths) + len(self._widths)
+        if y > 0 and line == self.cursor and self.has_focus:
+            return Strip(segments, width).adjust_cell_length(self.size.width, look).apply_style(_CURSOR)
+        return Strip(segments, width).adjust_cell_length(self.size.width, look)
 
-    def _heading(self) -> Strip:
-        names: list[str | Text] = []
-        for index, column in enumerate(self._columns):
-            mark = self._marks[-1] if self._marks[:-1] == str(index) else ""
-            names.append(Text(column.name + mark, STRONG))
-        return self._strip(names, None)
 
-    def _strip(self, cells: Sequence[str | Text], style: Style | None) -> Strip:
-        segments: list[Segment] = []
-        for column, width, cell in zip(self._columns, self._widths, cells, strict=True):
-            text = cell.copy() if isinstance(cell, Text) else Text(cell)
-            text.truncate(width, overflow="ellipsis")
-            pad = " " * (width - text.cell_len)
-            text = Text.assemble(pad, text, " ") if column.right else Text.assemble(text, pad, " ")
-            if style is not None:
-                text.stylize(style)
-            text.end = ""
-            segments += text.render(self.app.console)
-        return Strip(segments)
+@lru_cache(maxsize=4096)
+def _fit(cell: Cell, width: int, right: bool, look: Style) -> tuple[Segment, ...]:
+    """A cell in so many columns and one more: cut off with an ellipsis, or padded."""
+    pieces = ((cell, look),) if isinstance(cell, str) else tuple((text, look + style) for text, style in cell)
+    size = sum(cell_len(text) for text, _ in pieces)
+    segments, left = [], width - (size > width)
+    for text, style in pieces:
+        cut = min(left, cell_len(text))
+        segments.append(Segment(set_cell_size(text, cut), style))
+        left -= cut
+    if size > width:
+        segments.append(Segment("…", segments[-1].style))
+    pad = Segment(" " * max(0, width - size), look)
+    return (pad, *segments, Segment(" ", look)) if right else (*segments, pad, Segment(" ", look))
