@@ -126,9 +126,11 @@ def _report(
     options: argparse.Namespace, real: dict[str, float], frames: int, took: float, viewer: float, server: float
 ) -> None:
     own = real["cpu_s"] / real["wall_s"]
-    print(f"{frames} frames in {took:.1f} s at {options.size}; the run used {own:.2f} CPU s a second")
+    cpus = len(os.sched_getaffinity(0))
+    print(f"{frames} frames in {took:.1f} s at {options.size}; the run used {own:.2f} of {cpus} CPUs")
     for name, spent in (("viewer", viewer), ("server", server)):
-        print(f"{name}: {1e3 * spent / took:.1f} ms of CPU a second, {spent / took / own:.2%} of the run's")
+        share, of_all = spent / took / own, spent / took / cpus
+        print(f"{name}: {1e3 * spent / took:.1f} ms of CPU a second, {share:.2%} of the run's, {of_all:.2%} of all")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 
 SOCKET_NAME = "events.sock"
 _PAUSE_S = 0.1
-_REPLACED = ("ranks", "kernels", "waiting", "details")  # a line of these types makes the one before it worthless
+REPLACED = ("ranks", "kernels", "waiting", "details")  # a line of these types makes the one before it worthless
 _MAX_HISTORY = 20_000
 _MAX_QUEUE_BYTES = 4 << 20
 _MAX_VIEWERS = 64
@@ -61,7 +61,7 @@ class History:
     def add(self, line: bytes) -> None:
         """Takes in one whole line."""
         kind = line_type(line)
-        if kind in _REPLACED:
+        if kind in REPLACED:
             self._last[kind] = line
         elif kind == "run":
             self._first = line
@@ -88,7 +88,7 @@ class _Viewer:
     def offer(self, line: bytes) -> bool:
         """Queues a line, or leaves out what is replaced soon. False: too slow even for that."""
         if self._bytes + len(line) > _MAX_QUEUE_BYTES:
-            return line_type(line) in _REPLACED
+            return line_type(line) in REPLACED
         self._queue.append(line)
         self._bytes += len(line)
         return True

@@ -67,6 +67,7 @@ def record(folder: Path, script: Path | str, gpus: int, steps: str) -> list[byte
         script = folder / "script.py"
     command = [sys.executable, "-m", "phantora", "run", str(script), "--gpus", str(gpus), "--steps", steps, "--quiet"]
     command += ["--clock", "modelled", "--no-tui", "--out", str(folder / "run")]
+    command += ["--", "--steps", steps] if script is LLAMA else []
     subprocess.run(command, check=False, cwd=folder)  # an exit code tells the verdict
     return (folder / "run" / "events.jsonl").read_bytes().splitlines(keepends=True)
 

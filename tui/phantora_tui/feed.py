@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -9,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phantora_tui.snapshot import Builder, Snapshot
-from phantora_tui.stream import EventStream, log_tail
+from phantora_tui.stream import EventStream, log_tail, newest
 from phantora_tui.throughput import tokens_per_second
 
 _FRAME_S = 0.1  # at most ten snapshots a second
+_LONGEST_FRAME_S = 1.0
+_CPU_SHARE = 0.01  # of this machine's CPUs, which the run wants too: above that the view is drawn less often
 _FILE_PAUSE_S = 0.25
 _LOG_EVERY_S = 1.0
 _LOG_LINES = 200
@@ -53,20 +56,25 @@ class Feed(threading.Thread):
         tokens: float | None = None
         log: tuple[str, ...] = ()
         looked, rank, last = 0.0, self.rank, None
+        spent_s, most_s = time.process_time(), _CPU_SHARE * len(os.sched_getaffinity(0))
         while not self._ended.is_set():
             started = time.monotonic()
             lines = stream.lines(_FRAME_S)
-            builder.feed_all(lines)
+            builder.feed_all(newest(lines))
             if started - looked > _LOG_EVERY_S or rank != self.rank:
                 looked, rank = started, self.rank
                 tokens = tokens_per_second(log_tail(self._folder, 0, 40)) or tokens
                 log = tuple(log_tail(self._folder, rank, _LOG_LINES)) if rank is not None else ()
             frame = Frame(builder.snapshot, tokens, log, stream.live)
-            if frame != last and not (lines and not stream.live and len(lines) > 500):
+            catches_up = not stream.live and bool(lines)
+            if frame != last and not catches_up:
                 last = frame
                 self._show(frame)
-            if not lines and not stream.live:
-                self._ended.wait(_FILE_PAUSE_S)
-            elif stream.live:
-                self._ended.wait(max(0.0, _FRAME_S - (time.monotonic() - started)))
+            before_s, spent_s = spent_s, time.process_time()
+            pause_s = _FILE_PAUSE_S
+            if stream.live:
+                # What comes meanwhile is read at once then, and of states only the last.
+                pause_s = min(max(_FRAME_S, (spent_s - before_s) / most_s), _LONGEST_FRAME_S)
+            if not catches_up:
+                self._ended.wait(max(0.0, started + pause_s - time.monotonic()))
         stream.close()

@@ -230,7 +230,9 @@ class Builder:
     def _take_details(self, line: dict[str, Any]) -> None:
         columns = [_column(line[key]) for key in RankDetails._fields[:-1]]
         streams = (tuple(StreamWork(*_column(one)) for one in each) for each in line["streams"])
-        self._set(rank_details=tuple(RankDetails(*one) for one in zip(*columns, streams, strict=True)))
+        details = tuple(RankDetails(*one) for one in zip(*columns, streams, strict=True))
+        peak = max([self.snapshot.peak_bytes, *(one.peak_bytes for one in details)])
+        self._set(rank_details=details, peak_bytes=peak)
 
     def _take_step(self, line: dict[str, Any]) -> None:
         keys = ("duration_ns", "compute_ns", "communication_exposed_ns", "host_exposed_ns", "idle_ns")

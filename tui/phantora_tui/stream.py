@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from phantora_runtime.viewers import open_events, socket_path
+from phantora_runtime.viewers import REPLACED, line_type, open_events, socket_path
 
 _CHUNK = 1 << 18
 _LONGEST_LINE = 16 << 20
@@ -72,6 +72,18 @@ class EventStream:
         if len(self._partial) > _LONGEST_LINE:
             self._partial = b""
         return lines
+
+
+def newest(lines: list[bytes]) -> list[bytes]:
+    """Leaves out lines that a later one makes worthless."""
+    kept, seen = [], set()
+    for line in reversed(lines):
+        kind = line_type(line)
+        if kind not in seen:
+            kept.append(line)
+        if kind in REPLACED:
+            seen.add(kind)
+    return kept[::-1]
 
 
 def log_tail(folder: Path, rank: int, lines: int, most_bytes: int = 1 << 16) -> list[str]:
