@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
@@ -14,11 +13,13 @@ from textual.widgets import ContentSwitcher, Footer, Input, Static
 
 from phantora_tui import keys, pages, rows
 from phantora_tui.feed import Feed, Frame
-from phantora_tui.header import Header
-from phantora_tui.paint import NARROW, put
+from phantora_tui.header import Header, tabs
+from phantora_tui.paint import NARROW, counted, put
 from phantora_tui.plot import StepPlot
 from phantora_tui.snapshot import Snapshot
 from phantora_tui.table import Table
+
+_VIEWS = Binding.Group("Views ", compact=True)  # the line of tabs has their names
 
 
 class Shown(Message):
@@ -43,7 +44,10 @@ class LiveView(App[str]):
     CSS_PATH = "live.tcss"
     TITLE = "phantora"
     BINDINGS: ClassVar = [
-        *(Binding(key.key, key.action, key.label, key_display=key.shown) for key in keys.KEYS),
+        *(
+            Binding(key.key, key.action, key.label, key_display=key.shown, group=_VIEWS if key.view else None)
+            for key in keys.KEYS
+        ),
         Binding("ctrl+c", "interrupt", show=False, priority=True),
     ]
 
@@ -196,18 +200,18 @@ class LiveView(App[str]):
         plot = self.query_one(StepPlot)
         plot.display = self.size.height >= (20 if self._view in rows.TABLES else 30)
         plot.update_from(snapshot)
-        title = self._view if self._view != "rank" else f"rank {self._rank}"
+        about = {"rank": f"rank {self._rank}", "help": "help"}.get(self._view, "")
         if self._view in rows.TABLES:
-            title = self._draw_table(self._frozen or snapshot)
+            about = self._draw_table(self._frozen or snapshot)
         else:
             self._draw_page(snapshot)
-        put(self.query_one("#title", Static), Text(f"─ {title} "))
+        put(self.query_one("#title", Static), tabs(self._view, about))
 
     def _draw_page(self, snapshot: Snapshot) -> None:
         if self._view == "rank":
             page = pages.rank_page(snapshot, self._rank, list(self._frame.log), self.size.width)
         else:
-            page = pages.help_page() if self._view == "help" else pages.notes_page(snapshot)
+            page = pages.help_page(self.size.width) if self._view == "help" else pages.notes_page(snapshot)
         text = self.query_one("#text", Static)
         if text.content != page:
             text.update(page)
@@ -221,7 +225,7 @@ class LiveView(App[str]):
         name = view.columns[sort].name
         shown = self._columns.index(name) if name in self._columns else -1
         self.query_one(Table).show(columns, lines, shown, descending)
-        parts = [f"{self._view}: {len(lines)}"]
+        parts = [counted(len(lines), "line")]
         if self._filter:
             parts.append(f"filter '{self._filter}'")
         if self._frozen is not None:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from rich.style import Style
 from rich.text import Text
 from textual.widgets import Static
 
 from phantora_runtime.quantities import format_bytes, format_duration
+from phantora_tui.keys import KEYS
 from phantora_tui.paint import BAD, DIM, GOOD, NARROW, bar, put, verdict_text
 from phantora_tui.snapshot import Snapshot
+
+
+def tabs(view: str, about: str) -> Text:
+    """The line above a view: all views by key, then what is to be said about this one."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    for key in KEYS:
+        if key.view:
+            style = Style(reverse=True, bold=True) if key.view == view else DIM
+            text.append(f" {key.shown} {key.label} ", style + Style.from_meta({"@click": f"app.{key.action}"}))
+    return text.append(f"  {about}")
 
 
 class Header(Static):
@@ -36,7 +48,7 @@ class Header(Static):
         if self.app.size.width < NARROW:
             parts.append(f"{clocks[0]} in {clocks[1]}")
         else:
-            parts += [f"virtual {clocks[0]}", f"real {clocks[1]}", f"speed {snapshot.speed:.2g}"]
+            parts += [f"virtual {clocks[0]}", f"real {clocks[1]}", f"speed ×{snapshot.speed:.2g}"]
         text = Text("  ".join(parts), no_wrap=True)
         text.truncate(max(10, self.app.size.width - 2), overflow="ellipsis")
         return text

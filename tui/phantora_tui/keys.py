@@ -28,11 +28,15 @@ class Key:
     text: str
     views: tuple[str, ...] = VIEWS
 
+    @property
+    def view(self) -> str:
+        """The view that it opens from anywhere; "" if it does something else."""
+        return self.action[len("show('") : -len("')")] if self.action.startswith("show") else ""
+
 
 def key_to(view: str) -> Key:
     """The key that opens a view."""
-    actions = (f"show('{view}')", {"rank": "detail"}.get(view, view))
-    return next(key for key in KEYS if key.action in actions)
+    return next(key for key in KEYS if key.view == view or key.action == {"rank": "detail"}.get(view, view))
 
 
 KEYS = (

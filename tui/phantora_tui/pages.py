@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import textwrap
 from itertools import zip_longest
+from typing import Any
 
 from rich.text import Text
 
 from phantora_runtime.quantities import format_bytes, format_duration
-from phantora_tui.keys import KEYS, VIEWS
+from phantora_tui.keys import KEYS, TABLES, VIEWS
 from phantora_tui.paint import (
     COMMUNICATION,
     COMPUTE,
@@ -17,11 +18,14 @@ from phantora_tui.paint import (
     IDLE,
     STRONG,
     bar,
+    counted,
     stacked_bar,
     state_cell,
     verdict_text,
 )
 from phantora_tui.snapshot import Rank, RankDetails, Snapshot
+
+_HELP_INDENT = 18
 
 
 def rank_page(snapshot: Snapshot, number: int, log: list[str], width: int) -> Text:
@@ -32,7 +36,7 @@ def rank_page(snapshot: Snapshot, number: int, log: list[str], width: int) -> Te
     details = snapshot.rank_details[number] if number < len(snapshot.rank_details) else None
     node, local = divmod(number, snapshot.gpus_per_node)
     state = state_cell(rank.state)
-    head = f"  node-{node}, GPU {local}  clock {format_duration(rank.h_ns)}, {rank.steps} steps"
+    head = f"  node-{node}, GPU {local}  clock {format_duration(rank.h_ns)}, {counted(rank.steps, 'step')}"
     lines = [
         Text.assemble((f"rank {number}", STRONG), head, "  ", *(state if isinstance(state, tuple) else (state,))),
         Text(""),
@@ -89,7 +93,7 @@ def notes_page(snapshot: Snapshot) -> Text:
     lines = [Text.assemble(verdict_text(snapshot), "  ", snapshot.message)]
     for name, detail in snapshot.details.items():
         lines += [Text(""), Text(name, STRONG)]
-        lines += [Text(line) for line in json.dumps(detail, indent=2).splitlines()[:400]]
+        lines += [Text(line) for line in _outline(detail)[:400]]
     if snapshot.notes:
         lines += [Text(""), Text("check before trusting this", STRONG)]
         lines += [Text(f"- {note}") for note in snapshot.notes]
@@ -98,16 +102,44 @@ def notes_page(snapshot: Snapshot) -> Text:
     return Text("\n").join(lines)
 
 
-def help_page() -> Text:
+def _outline(value: Any, name: str = "", indent: str = "") -> list[str]:
+    """Nested data as indented lines, without brackets; times and sizes with their units."""
+    if isinstance(value, list) and not any(isinstance(one, (dict, list)) for one in value):
+        value = ", ".join(map(str, value)) or "none"
+    elif isinstance(value, int) and name.endswith("_ns"):
+        name, value = name.removesuffix("_ns"), format_duration(value)
+    elif isinstance(value, int) and name.endswith("_bytes"):
+        name, value = name.removesuffix("_bytes"), format_bytes(value)
+    label = f"{indent}{name.replace('_', ' ')}:" if name else ""
+    lines = [label] if name else []
+    if isinstance(value, dict):
+        for key, one in value.items():
+            lines += _outline(one, str(key), indent + "  " * bool(name))
+    elif isinstance(value, list):
+        for one in value:
+            first, *rest = _outline(one) or [""]
+            lines += [f"{indent}  - {first}", *(f"{indent}    {line}" for line in rest)]
+    else:
+        first, *rest = str("-" if value is None else value).splitlines() or [""]
+        lines = [f"{label} {first}" if name else first, *(f"{indent}  {line}" for line in rest)]
+    return lines
+
+
+def help_page(width: int) -> Text:
     """All keys and what they do."""
     lines = [Text("keys", STRONG)]
     for key in KEYS:
-        where = "" if key.views == VIEWS else f"  ({', '.join(key.views)})"
-        lines.append(Text.assemble((f"{key.shown:>7}  ", STRONG), f"{key.label:8} {key.text}", (where, DIM)))
+        where = {VIEWS: "", TABLES: " (tables)"}.get(key.views, f" ({', '.join(key.views)})")
+        first, *rest = textwrap.wrap(key.text + where, max(20, width - _HELP_INDENT - 4))
+        lines.append(Text.assemble((f"{key.shown:>7}  ", STRONG), f"{key.label:8} {first}"))
+        lines += [Text(" " * _HELP_INDENT + line) for line in rest]
     lines += [
         Text(""),
-        Text("Shares are of a rank's own virtual time since the last look: compute and communication on its GPU"),
-        Text("(they may overlap), host while it worked, idle when none of them did."),
-        Text("Mouse: click on a line, on a column's name, on a key below; the wheel scrolls."),
+        Text(
+            "Shares are of a rank's own virtual time since the last look: compute and communication on its GPU (they "
+            "may overlap), host while it worked, idle when none of them did. Late peers: the part of a stream's "
+            "communication before the last rank was there."
+        ),
+        Text("Mouse: click on a line, on a column's name, on a view's name, on a key below; the wheel scrolls."),
     ]
     return Text("\n").join(lines)

@@ -79,6 +79,11 @@ def _percent_cell(percent: int, style: Style) -> Cell:
     return (*_bar(percent / 100, 5, style), (f"{percent:4}%", Style.null()))
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 line`, `2 lines`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def put(widget: Static, text: Text) -> None:
     """Shows a text in a widget of fixed size, if it is another one than before."""
     if widget.content != text:

@@ -133,11 +133,10 @@ class Table(ScrollView, can_focus=True):
             cells = self._drawn.get(line) or self._rows[line]()
             self._drawn[line] = cells
         parts = zip(cells, self._widths, self._columns, strict=True)
-        look = self._look
+        at_cursor = y > 0 and line == self.cursor and self.has_focus
+        look = self._look + _CURSOR if at_cursor else self._look
         segments = [segment for cell, width, column in parts for segment in _fit(cell, width, column.right, look)]
         width = sum(self._widths) + len(self._widths)
-        if y > 0 and line == self.cursor and self.has_focus:
-            return Strip(segments, width).adjust_cell_length(self.size.width, look).apply_style(_CURSOR)
         return Strip(segments, width).adjust_cell_length(self.size.width, look)
 
 
