@@ -511,3 +511,8 @@ def together(*parts: Callable[[], Any]) -> list[Any]:
     if errors:
         raise errors[0]
     return results
+
+
+def everyone(ranks: list[Rank], work: Callable[[Rank], Any]) -> list[Any]:
+    """Runs `work(rank)` for all ranks at once."""
+    return together(*[lambda rank=rank: work(rank) for rank in ranks])

@@ -19,10 +19,11 @@ def held(core, rank, used, other):
         core.put_u64(at + 8 * place, value)
 
 
-def allocate(core, rank, delta, used, other, device):
+def allocate(core, rank, delta, used, other, device, context=0, communicators=0):
     """What the shim does when `rank` allocates or frees on a device of its node."""
     held(core, device, used, other)
-    rank.push(MEMORY, struct.pack("<qQQQ", delta, used, other, max(delta, 0)), device=device)
+    body = struct.pack("<qQQQQQ", delta, used, other, max(delta, 0), context, communicators)
+    rank.push(MEMORY, body, device=device)
 
 
 def test_other_bytes_are_those_at_the_peak(tmp_path):
@@ -38,6 +39,20 @@ def test_other_bytes_are_those_at_the_peak(tmp_path):
     (line,) = memory["ranks"]
     assert (line["peak_device_bytes"], line["other_bytes"]) == (1800 * MIB, 800 * MIB)
     assert line["peak_reserved_bytes"] + line["other_bytes"] == line["peak_device_bytes"] == memory["peak_device_bytes"]
+
+
+def test_the_live_view_is_told_the_kinds_at_the_peak(tmp_path):
+    """Context 500, NCCL 300, a library's workspace 40, torch 1000; then NCCL goes."""
+    with running(tmp_path, 1) as (core, (rank,)):
+        allocate(core, rank, 840 * MIB, 840 * MIB, 840 * MIB, 0, 500 * MIB, 300 * MIB)
+        allocate(core, rank, 1000 * MIB, 1840 * MIB, 840 * MIB, 0, 500 * MIB, 300 * MIB)
+        allocate(core, rank, -300 * MIB, 1540 * MIB, 540 * MIB, 0, 500 * MIB, 0)
+        core.put_u64(rank.at("torch_reserved_peak"), 900 * MIB)
+        rank.exit()
+        core.finish()
+    last = core.events("details")[-1]
+    kinds = ("peak_bytes", "context_bytes", "communicator_bytes", "library_bytes", "reserved_peak_bytes")
+    assert [last[kind] for kind in kinds] == [[size * MIB] for size in (1840, 500, 300, 40, 900)]
 
 
 def test_bytes_count_for_the_gpu_not_for_the_process(tmp_path):

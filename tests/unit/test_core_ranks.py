@@ -29,6 +29,7 @@ from core_client import (
     STORE_WAIT,
     TIMEOUT,
     Ending,
+    everyone,
     find_core,
     read_blobs,
     running,
@@ -39,11 +40,6 @@ from core_client import (
 
 pytestmark = pytest.mark.skipif(find_core() is None, reason="phantora-core is not built: make native")
 LATENCY = 10
-
-
-def everyone(ranks, work):
-    """Runs `work(rank)` for all ranks at once."""
-    return together(*[lambda rank=rank: work(rank) for rank in ranks])
 
 
 def test_a_collective_starts_with_its_last_member_and_ends_for_all(tmp_path):

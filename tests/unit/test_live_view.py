@@ -13,11 +13,11 @@ import pytest
 
 from phantora.terminal import progress_line
 from phantora_runtime import viewers
-from phantora_tui import keys, rows
-from phantora_tui.app import LiveView, Shown
-from phantora_tui.feed import Frame
-from phantora_tui.snapshot import Builder, Snapshot
-from phantora_tui.stream import EventStream, log_tail
+from phantora_tui import feed, keys, rows
+from phantora_tui.app import LiveView
+from phantora_tui.feed import Feed
+from phantora_tui.snapshot import Builder, Snapshot, StreamWork
+from phantora_tui.stream import EventStream, log_tail, newest
 from phantora_tui.throughput import tokens_per_second
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +41,50 @@ def test_what_a_stream_tells():
 def test_a_hang_says_who_waits_for_whom():
     (waiting,) = Builder().feed_all(recorded("hang")).waiting
     assert (waiting.op, waiting.ranks_in, waiting.ranks_missing) == ("all_reduce", (0,), (1,))
+
+
+def test_what_a_stream_tells_of_one_rank():
+    details = Builder().feed_all(recorded("done")).rank_details[3]
+    kinds = (details.allocations_bytes, details.context_bytes, details.communicator_bytes, details.library_bytes)
+    assert all(kinds) and sum(kinds) == details.peak_bytes
+    assert details.allocated_peak_bytes <= details.reserved_peak_bytes <= details.allocations_bytes
+    default = details.streams[0]
+    assert isinstance(default, StreamWork) and (default.device, default.stream) == (3, 0)
+    assert 0 < default.compute_ns < details.step_ns
+    assert any(one.communication_ns > one.late_ns >= 0 for one in details.streams[1:])
+
+
+def test_of_lines_that_replace_each_other_the_last_is_kept():
+    lines = recorded("running")
+    kept = newest(lines)
+    kinds = [viewers.line_type(line) for line in lines]
+    assert kinds.count("ranks") == 2 and len(kept) == len(lines) - 1
+    assert [line for line in lines if line in kept] == kept
+    assert lines[len(kinds) - 1 - kinds[::-1].index("ranks")] in kept
+
+
+@pytest.mark.parametrize(("share", "many"), [(1e6, True), (1e-9, False)])
+def test_a_view_that_takes_too_much_of_the_machine_draws_less_often(server, monkeypatch, share, many):
+    """With all CPUs to itself each of 60 states is a frame; with none only one a second is."""
+    _, folder = server
+    monkeypatch.setattr(feed, "_CPU_SHARE", share)
+    monkeypatch.setattr(feed, "_FRAME_S", 0.01)
+    frames = []
+    reader = Feed(folder, frames.append)
+    reader.start()
+    states = [f'{{"type": "started", "at_ns": {number}}}\n'.encode() for number in range(1, 61)]
+    for number, state in enumerate(states):
+        append(folder, [state])
+        until = time.monotonic() + 20
+        while many and time.monotonic() < until and not (frames and frames[-1].snapshot.at_ns > number):
+            time.sleep(0.01)
+    until = time.monotonic() + 20
+    while time.monotonic() < until and not (frames and frames[-1].snapshot.at_ns == 60):
+        time.sleep(0.05)
+    reader.stop()
+    reader.join()
+    assert frames[-1].snapshot.at_ns == 60, "the last state is always shown"
+    assert (len(frames) >= 60) == many
 
 
 def test_any_bytes_in_the_stream_are_survived():
@@ -197,41 +241,3 @@ def test_keys_are_one_table():
     assert set(keys.TABLES) == set(rows.TABLES)
     for key in keys.KEYS:
         assert hasattr(LiveView, f"action_{key.action.partition('(')[0]}"), key
-
-
-def test_sorting_filtering_and_narrow_screens():
-    snapshot = Builder().feed_all(recorded("running"))
-    view = rows.TABLES["ranks"]
-    columns, lines, places = rows.arrange(view, snapshot, 0, True, "", narrow=False)
-    assert (len(columns), [str(line[0]) for line in lines[:2]], places[:2]) == (9, ["15", "14"], [15, 14])
-    columns, _, places = rows.arrange(view, snapshot, 6, True, "", narrow=True)
-    used = [snapshot.ranks[place].used_bytes for place in places]
-    assert used == sorted(used, reverse=True) and len(columns) == 7
-    _, lines, _ = rows.arrange(view, snapshot, 0, False, "RUNS", narrow=False)
-    assert len(lines) == sum(rank.state == "runs" for rank in snapshot.ranks)
-
-
-async def _driven() -> tuple[str, list[int]]:
-    app = LiveView(Path("nowhere"), "x", follow=False)
-    counters = []
-    async with app.run_test(size=(100, 40)) as pilot:
-        builder = Builder()
-        lines = recorded("done")
-        builder.feed_all(lines[: len(lines) // 2])
-        app.post_message(Shown(Frame(builder.snapshot, None, (), True)))
-        await pilot.press("space")
-        for snapshot in (builder.snapshot, builder.feed_all(lines[len(lines) // 2 :])):
-            app.post_message(Shown(Frame(snapshot, None, (), True)))
-            await pilot.pause()
-            counters.append(len(app._frame.snapshot.steps))
-        title = str(app.query_one("#title").render())
-        await pilot.press("q")
-    return title, counters
-
-
-def test_a_pause_freezes_the_table_and_not_the_counters():
-    import asyncio
-
-    title, counters = asyncio.run(_driven())
-    assert "paused" in title
-    assert counters[0] < counters[1] == 10

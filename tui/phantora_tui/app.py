@@ -102,8 +102,8 @@ class LiveView(App[str]):
         self._draw()
 
     def on_resize(self) -> None:
-        """Narrow or not."""
-        self._draw()
+        """Narrow or not, once all widgets have their new sizes."""
+        self.call_after_refresh(self._draw)
 
     # -- what keys do -------------------------------------------------------------------------------------------------
 

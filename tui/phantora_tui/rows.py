@@ -143,7 +143,7 @@ TABLES: dict[str, View] = {
     ),
     "kernels": View(
         (
-            Column("kernel", 44), Column("share", 10), Column("time", 10, right=True),
+            Column("kernel", 100, rest=True), Column("share", 10), Column("time", 10, right=True),
             Column("launches", 9, right=True, narrow=False), Column("source", 12),
         ),
         _kernels, sort=2, descending=True,

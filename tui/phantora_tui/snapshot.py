@@ -231,7 +231,9 @@ class Builder:
         columns = [_column(line[key]) for key in RankDetails._fields[:-1]]
         streams = (tuple(StreamWork(*_column(one)) for one in each) for each in line["streams"])
         details = tuple(RankDetails(*one) for one in zip(*columns, streams, strict=True))
-        peak = max([self.snapshot.peak_bytes, *(one.peak_bytes for one in details)])
+        for number, one in enumerate(details):
+            self._peaks[number] = max(self._peaks.get(number, 0), one.peak_bytes)
+        peak = max([self.snapshot.peak_bytes, *self._peaks.values()])
         self._set(rank_details=details, peak_bytes=peak)
 
     def _take_step(self, line: dict[str, Any]) -> None:

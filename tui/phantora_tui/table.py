@@ -19,8 +19,8 @@ from textual.strip import Strip
 
 from phantora_tui.paint import STRONG, Cell
 
-_CURSOR = Style(bgcolor="#2f4f6f", bold=True)
-_LAST_WIDTH = 10  # the last column takes what is left, but not less
+_CURSOR = Style(bgcolor="#122b45", bold=True)
+_LEAST_WIDTH = 10  # of the column that takes what is left
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Column:
     width: int
     right: bool = False
     narrow: bool = True  # shown in narrow mode too
+    rest: bool = False  # takes what is left, up to its width; where none does, the last one
 
 
 Row = tuple[Cell, ...]
@@ -71,9 +72,10 @@ class Table(ScrollView, can_focus=True):
         """Replaces what is shown; the cursor stays on its line number."""
         widths = [column.width for column in columns]
         if columns:
+            rest = next((index for index, column in enumerate(columns) if column.rest), -1)
             bar = 2 if len(rows) >= self.size.height else 0
-            left = self.size.width - bar - sum(width + 1 for width in widths[:-1]) - 1
-            widths[-1] = max(_LAST_WIDTH, min(columns[-1].width, left))
+            left = self.size.width - bar - sum(width + 1 for width in widths) + widths[rest]
+            widths[rest] = max(_LEAST_WIDTH, min(widths[rest], left))
         marks = ["" if index != sorted_by else "▼" if descending else "▲" for index in range(len(columns))]
         heading: Row = tuple(((column.name + mark, STRONG),) for column, mark in zip(columns, marks, strict=True))
         same = (widths, heading, len(rows)) == (self._widths, self._heading, len(self._rows))

@@ -69,8 +69,8 @@ int Engine::run(const std::atomic<bool>& stop) {
   advance_outputs(true);
   log_.finish();
   write_report();
-  show_ranks(real_now_ns());
   show_details();
+  show_ranks(real_now_ns());
   events_.write(EventStream::line("kernels", global_).set("kernels", kernels_json(false, 16)));
   events_.write(EventStream::line("end", global_)
                     .set("verdict", verdict_)

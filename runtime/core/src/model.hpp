@@ -129,8 +129,8 @@ struct Actor {
 
   // For the live view: sums so far, which may overlap.
   Duration compute_ns = 0, communication_ns = 0, waited_ns = 0;
-  Instant step_begun = 0;  // on its host clock; 0: no step yet
-  Duration step_ns = 0;    // of the last whole one
+  Instant step_begun = kNever;  // on its host clock; never: no step yet
+  Duration step_ns = 0;         // of the last whole one
 
   // Exit and memory.
   std::int32_t exit_status = 0;

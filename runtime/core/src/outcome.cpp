@@ -30,7 +30,7 @@ void Engine::on_mark(Actor& actor, const wire::Record& record) {
     return;
   }
   if (actor.child != 0) return;
-  if (actor.step_begun == 0 || (kind == MarkKind::kOptimizerStep && !actor.stepped)) begin_step(actor, issue);
+  if (actor.step_begun == kNever || (kind == MarkKind::kOptimizerStep && !actor.stepped)) begin_step(actor, issue);
   // Step 0 starts with the first forward; without such a mark, with the first of any kind.
   if (first_rank && step_zero_ == 0) {
     step_zero_ = ++boundary_;
@@ -50,7 +50,7 @@ void Engine::on_mark(Actor& actor, const wire::Record& record) {
 
 // A rank's own steps, for the live view: from a first optimizer step after a backward to the next.
 void Engine::begin_step(Actor& actor, Instant h) {
-  if (actor.step_begun != 0) actor.step_ns = h - actor.step_begun;
+  if (actor.step_begun != kNever) actor.step_ns = h - actor.step_begun;
   actor.step_begun = h;
   details_moved_ = true;
   for (auto* list : {&actor.legacy, &actor.streams}) {
