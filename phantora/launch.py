@@ -24,19 +24,6 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WITH_REPORT = (ExitCode.DONE, ExitCode.SCRIPT_FAILED, ExitCode.VERDICT)
 
 
-def prepare(options: RunOptions) -> tuple[Path, dict[str, Any]]:
-    """Resolves the options and makes the run directory; the caller may change the content, then writes run.json.
-
-    Returns:
-        The run directory, absolute, and the content of run.json.
-
-    Raises:
-        PhantoraError: An option or this machine does not allow it; no directory is left then.
-    """
-    content = resolve.run_json(options)
-    return run_directory.make(options), content
-
-
 def write_run_json(folder: Path, content: dict[str, Any]) -> None:
     """Writes run.json, and beside it the user's own tables, which a container would not see where they are.
 

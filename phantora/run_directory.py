@@ -10,6 +10,7 @@ from pathlib import Path
 
 from phantora.errors import PhantoraError, UsageError
 from phantora.options import RunOptions
+from phantora_tui.stream import EventStream
 
 RUNS = Path("runs")
 _LONGEST_NAME = 255  # bytes, on every Linux file system
@@ -122,6 +123,10 @@ def _check_clear(folder: Path, force: bool) -> None:
         raise UsageError("an empty directory or an earlier run", f"other files in {folder}", "Choose another name.")
     if not force:
         raise UsageError("a fresh run directory", f"an earlier run in {folder}", "Add --force, or choose another name.")
+    stream = EventStream(folder)
+    stream.close()
+    if stream.live:
+        raise UsageError("a run that has ended", f"one that goes on in {folder}", "End it, or choose another name.")
 
 
 def _clear(folder: Path) -> None:

@@ -92,7 +92,11 @@ def run(client: Any, spec: ContainerSpec, terminal: Terminal) -> int:
                 raise OverlayRefused(found) from None
             raise _refused(spec, found) from None
         except (DockerException, OSError) as error:
-            raise _refused(spec, f"the Engine went away ({error})") from None
+            raise PhantoraError(
+                "the Docker Engine to stay until the run ends",
+                f"that it went away ({error})",
+                "The run ends by itself; look at the Engine with `docker info`.",
+            ) from None
         finally:
             run.remove()
     return _exit_code(code, run.overdue)
@@ -122,8 +126,12 @@ def _exit_code(code: int | None, overdue: bool) -> int:
     return code
 
 
-def _refused(spec: ContainerSpec, found: str) -> PhantoraError:
-    return PhantoraError(f"a container from {spec.image}", found, "Check the Docker Engine with `docker info`.")
+class ContainerRefused(PhantoraError):
+    """The Engine did not make or start the container (exit code 3)."""
+
+
+def _refused(spec: ContainerSpec, found: str) -> ContainerRefused:
+    return ContainerRefused(f"a container from {spec.image}", found, "Check the Docker Engine with `docker info`.")
 
 
 class _Container:

@@ -11,10 +11,11 @@ from phantora import launch, resolve, run_directory
 from phantora.errors import PhantoraError
 from phantora.options import RunOptions
 from phantora.sandbox import engine, image, limits, mounts, workspace
-from phantora.sandbox.container import HOME, ContainerSpec, OverlayRefused, user
+from phantora.sandbox.container import HOME, ContainerRefused, ContainerSpec, OverlayRefused, user
 from phantora.sandbox.container import run as run_container
 from phantora.terminal import Terminal
 from phantora_runtime import files, settings
+from phantora_runtime.exit_codes import ExitCode
 
 PREFIX = "/opt/phantora"
 CACHE = f"{HOME}/.cache"
@@ -59,26 +60,35 @@ def run(options: RunOptions) -> int:
         run=str(folder),
     )
     caller = (os.getuid(), os.getgid())
+    began = True
     try:
         if caller != spec.user:
             workspace.give(folder, spec.user)
         spec = _writable(spec, folder, code, directory)
         try:
-            return run_container(client, spec, terminal)
+            result = run_container(client, spec, terminal)
         except OverlayRefused as refusal:
             if not options.quiet:
                 print(f"phantora: note: the script's folder is read-only in this run ({refusal}).", file=sys.stderr)
             read_only = [overlay.read_only() for overlay in spec.overlays]
-            return run_container(client, replace(spec, overlays=(), mounts=[*spec.mounts, *read_only]), terminal)
+            result = run_container(client, replace(spec, overlays=(), mounts=[*spec.mounts, *read_only]), terminal)
+        began = result != ExitCode.USAGE
+        return result
+    except ContainerRefused:
+        began = False
+        raise
     except OSError as error:
         raise PhantoraError(
             f"to write {folder}", str(error.strerror), "Make room, or choose another place with --out."
         ) from None
     finally:
-        files.sweep(folder, with_links=settings.FILES)
-        if caller != spec.user:
-            workspace.give(folder, caller)
-        workspace.clear(folder)
+        if began:
+            files.sweep(folder, with_links=settings.FILES)
+            if caller != spec.user:
+                workspace.give(folder, caller)
+            workspace.clear(folder)
+        else:
+            run_directory.discard(folder)
 
 
 def _writable(spec: ContainerSpec, folder: Path, code: Path, directory: Path) -> ContainerSpec:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from phantora_runtime import files
 from phantora_runtime.quantities import format_bytes
+from phantora_runtime.settings import EnvironmentFault
 
 _EVERY_S = 0.5
 _SHARE = 2
@@ -33,6 +34,9 @@ class DiskWatch:
 
         Args:
             now: Look in any case, not only every half second.
+
+        Raises:
+            EnvironmentFault: What the script wrote is the smaller part of it.
         """
         if not now and time.monotonic() < self._next:
             return ""
@@ -42,6 +46,12 @@ class DiskWatch:
         written = files.size(self._folder) + (files.size(self._cache) if self._cache is not None else 0)
         if written <= self._budget:  # somebody else fills the disk
             return ""
+        own = sum(files.size(self._folder / name) for name in ("oplog", "events.jsonl"))
+        if own > written - own:
+            raise EnvironmentFault(
+                f"Wanted room for the op log of this run; found that {format_bytes(own)} of it take more than half of "
+                "the disk space that was free. Choose a larger disk with --out, or run fewer steps."
+            )
         return (
             f"The run wrote {format_bytes(written)} of files, more than half of the disk space that was free. "
             "Write less, or choose a larger disk with --out."

@@ -68,8 +68,11 @@ def sweep(folder: Path, with_links: str) -> None:
 
 
 def size(folder: Path) -> int:
-    """Returns what a tree takes on its disk in bytes; links count themselves."""
-    total = 0
+    """Returns what a tree, or a file, takes on its disk in bytes; links count themselves."""
+    try:
+        total = folder.lstat().st_blocks * 512
+    except OSError:
+        return 0
     for parent, folders, names in os.walk(folder):
         for name in folders + names:
             try:

@@ -8,7 +8,12 @@ import sys
 
 import pytest
 
+from phantora import run_directory
+from phantora.errors import UsageError
+from phantora.options import RunOptions
 from phantora_runtime import cgroup, disk, files
+from phantora_runtime.settings import EnvironmentFault
+from phantora_runtime.viewers import EventServer
 
 VERSION_1 = {
     "cpuacct/cpuacct.usage": "2500000000\n",
@@ -100,8 +105,12 @@ def test_disk_watch_tells_the_run_from_others(tmp_path, monkeypatch):
     assert watch.too_much() == ""
     free[0] = 400 << 20  # somebody else
     assert watch.too_much() == ""
-    monkeypatch.setattr(files, "size", lambda _folder: 600 << 20)
+    sizes = {tmp_path.name: 600 << 20}
+    monkeypatch.setattr(files, "size", lambda folder: sizes.get(folder.name, 0))
     assert "The run wrote 600.0 MiB of files" in watch.too_much()
+    sizes["oplog"] = 400 << 20  # ours: not the script's fault
+    with pytest.raises(EnvironmentFault, match=r"400\.0 MiB"):
+        watch.too_much()
     free[0] = 600 << 20
     assert watch.too_much() == ""
 
@@ -155,3 +164,17 @@ def test_ranks_are_taken_first_when_memory_runs_out():
     code = "from phantora_runtime import processes\nprocesses.be_killed_first()\nprint(open('/proc/self/oom_score_adj').read())"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(answer.stdout) == 900
+
+
+def test_a_run_that_goes_on_is_never_cleared(tmp_path):
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "events.jsonl").write_text("")
+    options = RunOptions(script="train.py", out=tmp_path, force=True)
+    server = EventServer(tmp_path)
+    server.start()
+    try:
+        with pytest.raises(UsageError, match="one that goes on"):
+            run_directory.check(options)
+    finally:
+        server.finish()
+    run_directory.check(options)
