@@ -41,7 +41,7 @@ def build(
 
 @app.command("list")
 def list_images() -> None:
-    """List the images on this machine."""
+    """List the images on this machine, with their sizes."""
     from phantora.sandbox import engine, image
 
     for name, size in image.present(engine.connect()):
@@ -53,8 +53,11 @@ def prune() -> None:
     """Remove all of these images that no container uses, and what building them left behind."""
     from phantora.sandbox import engine, image
 
-    for name in image.prune(engine.connect()):
-        typer.echo(f"removed {name}")
+    removed, stages = image.prune(engine.connect())
+    for name, size in removed:
+        typer.echo(f"removed {name}\t{format_bytes(size)}")
+    if stages:
+        typer.echo(f"removed what building left behind\t{format_bytes(stages)}")
 
 
 def register(root: typer.Typer) -> None:

@@ -273,7 +273,8 @@ def _config(client: Any, spec: ContainerSpec) -> dict[str, Any]:
     return dict(
         client.api.create_container_config(
             spec.image,
-            spec.command,
+            spec.command[1:],
+            entrypoint=spec.command[:1],  # in place of the image's own
             user=f"{uid}:{gid}",
             environment=spec.environment,
             working_dir=spec.working_directory,

@@ -38,7 +38,6 @@ _PATH_SETTINGS = frozenset(
 )
 _PROXY_SETTINGS = ("http_proxy", "https_proxy", "no_proxy")
 BUILD_FOLDER = "/opt/phantora/build"
-KEEP_TORCH = "keep"
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class BuildContext:
     Attributes:
         base_image: Image name, as the Dockerfile's FROM takes it.
         base_identity: Id of the base image where it is already on this machine, else its name.
-        torch: A version of torch, or `keep`: the base image's own.
+        torch: A version of torch.
         requirements: Content of the user's requirements file; empty: none.
         ca_bundle: Certificates (PEM) that apt and pip trust in the build; empty: the base image's own.
         environment: pip's own settings.
@@ -66,13 +65,21 @@ class BuildContext:
 
         How the build reaches its package index (certificates, index address) is left out: it changes no content.
         """
-        hasher = hashlib.sha256()
-        for text in (self.base_image, self.base_identity, self.torch):
-            hasher.update(text.encode() + b"\0")
+        hasher = self._hash_of_base()
+        hasher.update(self.torch.encode() + b"\0")
         hasher.update(hashlib.sha256(self.requirements).digest())
         for name, content in self._shipped_files():
             hasher.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
         return hasher.hexdigest()[:12]
+
+    def compiler_digest(self) -> str:
+        """The same for the stage that has the base image and a compiler, and neither torch nor Phantora."""
+        hasher = self._hash_of_base()
+        hasher.update(_dockerfile())
+        return hasher.hexdigest()[:12]
+
+    def _hash_of_base(self) -> hashlib._Hash:
+        return hashlib.sha256(f"{self.base_image}\0{self.base_identity}\0".encode())
 
     def tar(self) -> io.BytesIO:
         """Returns the context as a tar archive, the same bytes for the same content."""
@@ -108,9 +115,8 @@ class BuildContext:
 
     def _shipped_files(self) -> Iterator[tuple[str, bytes]]:
         """What comes with Phantora: name in the context and content, in a fixed order."""
-        context = Path(str(resources.files("phantora.sandbox"))) / "context"
-        yield "Dockerfile", (context / "Dockerfile").read_bytes()
-        yield "build/install_torch.py", (context / "install_torch.py").read_bytes()
+        yield "Dockerfile", _dockerfile()
+        yield "build/install_torch.py", (_context_folder() / "install_torch.py").read_bytes()
         runtime = Path(str(resources.files("phantora_runtime")))
         for name in ("__init__.py", "adaptor.py"):
             yield f"adaptor/phantora_runtime/{name}", (runtime / name).read_bytes()
@@ -120,6 +126,14 @@ class BuildContext:
             yield f"phantora/native/{name}", (native / name).read_bytes()
         yield from _tree(runtime, "phantora/lib/phantora_runtime")
         yield from _tree(profile_store.profiles_folder(), "phantora/profiles")
+
+
+def _dockerfile() -> bytes:
+    return (_context_folder() / "Dockerfile").read_bytes()
+
+
+def _context_folder() -> Path:
+    return Path(str(resources.files("phantora.sandbox"))) / "context"
 
 
 def _tree(folder: Path, prefix: str) -> Iterator[tuple[str, bytes]]:

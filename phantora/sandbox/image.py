@@ -13,7 +13,7 @@ from typing import Any
 from phantora.errors import PhantoraError, UsageError
 from phantora.options import SandboxOptions
 from phantora.sandbox import engine
-from phantora.sandbox.context import KEEP_TORCH, BuildContext, pip_settings
+from phantora.sandbox.context import BuildContext, pip_settings
 
 DEFAULT_BASE_IMAGE = "python:3.12-slim"
 DEFAULT_TORCH = "2.14.1"
@@ -40,22 +40,14 @@ def build_context(client: Any, options: SandboxOptions) -> BuildContext:
     """Returns what the options ask for as a build context.
 
     Raises:
-        UsageError: Options contradict each other, or a file they name cannot be read.
+        UsageError: A file they name cannot be read.
     """
-    preset = os.environ.get("PHANTORA_BASE_IMAGE")
-    chosen = options.base_image if options.base_image != preset else None
-    if options.image and (chosen or options.torch or options.requirements):
-        raise UsageError(
-            "an image as it is (--image) or one to be built (--base-image, --torch, --requirements)",
-            "both",
-            "Leave one out.",
-        )
-    base = options.image or options.base_image or preset or DEFAULT_BASE_IMAGE
+    base = options.base_image or os.environ.get("PHANTORA_BASE_IMAGE") or DEFAULT_BASE_IMAGE
     bundle = options.ca_bundle or os.environ.get("PHANTORA_CA_BUNDLE")
     return BuildContext(
         base_image=base,
         base_identity=_local_identity(client, base),
-        torch=KEEP_TORCH if options.image else options.torch or DEFAULT_TORCH,
+        torch=options.torch or DEFAULT_TORCH,
         requirements=_read(options.requirements, "--requirements") if options.requirements else b"",
         ca_bundle=_read(Path(bundle), "--ca-bundle") if bundle else b"",
         environment=pip_settings(),
@@ -68,20 +60,39 @@ def ensure(client: Any, options: SandboxOptions, log: Log = log_to_stderr, rebui
     Raises:
         PhantoraError: The build failed; the message has its last lines (exit code 3).
     """
-    from docker.errors import ImageNotFound
-
     context = build_context(client, options)
     tag = f"{REPOSITORY}:{context.torch.replace('+', '_')}-{context.digest()}"
-    if not rebuild:
-        with engine.named(f"the image {tag}"), suppress(ImageNotFound):
-            client.images.get(tag)
-            return tag
-    log(f"phantora: building image {tag} from {context.base_image} (once; a few minutes)")
-    _build(client, context, tag, log)
+    if rebuild or not _is_there(client, tag):
+        log(f"phantora: building image {tag} from {context.base_image} (once; a few minutes)")
+        _build(client, context, tag, log)
     return tag
 
 
-def _build(client: Any, context: BuildContext, tag: str, log: Log) -> None:
+def ensure_compiler(client: Any, options: SandboxOptions, log: Log) -> str:
+    """Returns the name of an image with a C++ compiler, built now from the base image if it is missing.
+
+    Raises:
+        PhantoraError: The build failed; the message has its last lines (exit code 3).
+    """
+    context = build_context(client, options)
+    tag = f"{REPOSITORY}:compiler-{context.compiler_digest()}"
+    if not _is_there(client, tag):
+        log(f"phantora: building image {tag} from {context.base_image} (once; a minute)")
+        _build(client, context, tag, log, stage="compiler")
+    return tag
+
+
+def _is_there(client: Any, name: str) -> bool:
+    from docker.errors import ImageNotFound
+
+    with engine.named(f"the image {name}"), suppress(ImageNotFound):
+        client.images.get(name)
+        return True
+    return False
+
+
+def _build(client: Any, context: BuildContext, tag: str, log: Log, stage: str = "") -> None:
+    """Builds the whole Dockerfile, or up to a stage of it."""
     said: list[str] = []
     sent = context.tar()
     with engine.named(f"an image built from {context.base_image}"):
@@ -89,6 +100,7 @@ def _build(client: Any, context: BuildContext, tag: str, log: Log) -> None:
             fileobj=sent,
             custom_context=True,
             tag=tag,
+            target=stage,
             buildargs={"BASE_IMAGE": context.base_image, "TORCH": context.torch},
             rm=True,
             forcerm=True,
@@ -155,18 +167,22 @@ def present(client: Any) -> list[tuple[str, int]]:
     return sorted(rows)
 
 
-def prune(client: Any) -> list[str]:
-    """Removes the images made here and their build stages; returns the names of what went."""
+def prune(client: Any, log: Log = log_to_stderr) -> tuple[list[tuple[str, int]], int]:
+    """Removes the images made here that no container uses, and the stages that building them left behind.
+
+    Returns:
+        Name and size in bytes of each image that went, and the bytes that the stages took.
+    """
     from docker.errors import APIError
 
     removed = []
-    for name, _ in present(client):
+    for name, size in present(client):
         with engine.named(f"to remove {name}"):
             try:
                 client.images.remove(name)
-                removed.append(name)
+                removed.append((name, size))
             except APIError as error:
-                log_to_stderr(f"phantora: {name} stays: {error.explanation}")
+                log(f"phantora: {name} stays: {error.explanation}")
     with engine.named("to remove build stages"):
-        client.images.prune(filters={"dangling": True, "label": LABEL})
-    return removed
+        stages = client.images.prune(filters={"dangling": True, "label": LABEL})
+    return removed, int(stages["SpaceReclaimed"])

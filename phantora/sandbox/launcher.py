@@ -10,14 +10,14 @@ from pathlib import Path
 from phantora import launch, resolve, run_directory
 from phantora.errors import PhantoraError
 from phantora.options import RunOptions
-from phantora.sandbox import engine, image, limits, mounts, workspace
+from phantora.sandbox import engine, image, limits, mounts, own_image, workspace
 from phantora.sandbox.container import HOME, ContainerRefused, ContainerSpec, OverlayRefused, user
 from phantora.sandbox.container import run as run_container
+from phantora.sandbox.mounts import PREFIX
 from phantora.terminal import Terminal
 from phantora_runtime import files, settings
 from phantora_runtime.exit_codes import ExitCode
 
-PREFIX = "/opt/phantora"
 CACHE = f"{HOME}/.cache"
 PYTHON = f"{PREFIX}/venv/bin/python"
 CA_IN_CONTAINER = f"{PREFIX}/ca-bundle.crt"
@@ -38,7 +38,12 @@ def run(options: RunOptions) -> int:
     directory = Path(content["launch"]["directory"])
     code = mounts.code_folder(content["launch"]["script"], directory)
     mounted = [mounts.parse(text) for text in sandbox.mounts]
-    name = image.ensure(client, sandbox, log=_silent if options.quiet else image.log_to_stderr)
+    log = _silent if options.quiet else image.log_to_stderr
+    if sandbox.image:
+        name = sandbox.image
+        mounted += own_image.prepare(client, sandbox, log)
+    else:
+        name = image.ensure(client, sandbox, log=log)
 
     python = "python3" if sandbox.image else PYTHON
     content["launch"]["python"] = python

@@ -11,9 +11,11 @@ from pathlib import Path, PurePosixPath
 
 from phantora.errors import UsageError
 
+PREFIX = "/opt/phantora"  # Phantora's own files in the container
+
 # A mount over one of these, or over a folder that holds one, would hide the image's own files.
 _RESERVED = (
-    *(PurePosixPath(p) for p in ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt/phantora", "/proc", "/sbin")),
+    *(PurePosixPath(p) for p in ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", PREFIX, "/proc", "/sbin")),
     *(PurePosixPath(p) for p in ("/sys", "/usr")),
 )
 # Over these themselves: folders within them are fine (/var/lib/jenkins, /tmp/job-1).

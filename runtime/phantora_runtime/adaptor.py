@@ -3,7 +3,8 @@
 It is compiled against the torch that the ranks import: torch's C++ interface differs from build to build. The result is
 cached under $PHANTORA_CACHE (else ~/.cache/phantora) by torch's version and git revision, the sources and the compiler.
 The supervisor builds before ranks start, so no build takes place under the virtual clock. Images are built with
-`python -m phantora_runtime.adaptor --build DIR`, and say so with $PHANTORA_ADAPTOR=DIR.
+`python -m phantora_runtime.adaptor --build DIR`, and say so with $PHANTORA_ADAPTOR=DIR. For a torch that is not on this
+machine its version.py and headers are enough (`--torch DIR`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ CACHE_VARIABLE = "PHANTORA_CACHE"
 _SOURCES = Path(__file__).with_name("adaptor_src")
 _UNIT = "adaptor.cpp"
 _FLAGS = ("-O2", "-DNDEBUG", "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden")
+_LIBRARIES = ("c10", "torch_cpu", "torch_cuda")
 _WITHOUT = (
     "kernels are not tied to their operators, and small tensors read as zeros, "
     "so scripts that steer by device values may fail"
@@ -42,11 +44,18 @@ class AdaptorError(RuntimeError):
 
 @dataclass(frozen=True)
 class Torch:
-    """The torch that ranks import, found without importing it."""
+    """The torch that ranks import, found without importing it.
+
+    Attributes:
+        root: The folder of the package torch.
+        version, git_version: As torch.version has them.
+        cuda: The version of CUDA it was built for; empty: none.
+    """
 
     root: Path
     version: str
     git_version: str
+    cuda: str = ""
 
     @classmethod
     def find(cls) -> Torch | None:
@@ -54,9 +63,14 @@ class Torch:
         spec = importlib.util.find_spec("torch")
         if spec is None or spec.origin is None:
             return None
-        root = Path(spec.origin).parent
+        return cls.at(Path(spec.origin).parent)
+
+    @classmethod
+    def at(cls, root: Path) -> Torch:
+        """Returns the torch of a folder that holds its version.py."""
         values = _assigned_strings(root / "version.py")
-        return cls(root, values.get("__version__", "unknown"), values.get("git_version", "unknown"))
+        version, git_version = (values.get(name, "unknown") for name in ("__version__", "git_version"))
+        return cls(root, version, git_version, values.get("cuda", ""))
 
     def has_cuda(self) -> bool:
         """A torch built without CUDA has nothing to adapt."""
@@ -115,11 +129,14 @@ def cache_directory() -> Path:
 
 
 def prebuilt(torch: Torch) -> Path | None:
-    """The library an image build left in $PHANTORA_ADAPTOR, if it is for this torch and these sources."""
+    """The library that was built into $PHANTORA_ADAPTOR, if it is for this torch and these sources."""
     directory = os.environ.get(DIRECTORY_VARIABLE)
-    if not directory:
-        return None
-    path = Path(directory) / f"{_stem(torch)}.so"
+    return built(Path(directory), torch) if directory else None
+
+
+def built(directory: Path, torch: Torch) -> Path | None:
+    """The library for this torch and these sources in a folder that was built into, if it is there."""
+    path = directory / f"{_stem(torch)}.so"
     return path if path.exists() else None
 
 
@@ -168,7 +185,12 @@ def _locked(path: Path) -> Iterator[None]:
 
 def _compile(path: str, torch: Torch, target: Path) -> None:
     include, libraries = torch.root / "include", torch.root / "lib"
-    with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".so.part") as part:
+    with tempfile.TemporaryDirectory(prefix=".adaptor-", dir=target.parent) as scratch:
+        part = Path(scratch) / target.name
+        unresolved = "ignore-in-shared-libs"
+        if not libraries.is_dir():
+            libraries, unresolved = Path(scratch), "ignore-all"
+            _make_stand_ins(path, libraries)
         command = [
             path,
             *_FLAGS,
@@ -177,25 +199,28 @@ def _compile(path: str, torch: Torch, target: Path) -> None:
             "-isystem",
             str(include / "torch" / "csrc" / "api" / "include"),
             "-o",
-            part.name,
+            str(part),
             str(_SOURCES / _UNIT),
             f"-L{libraries}",
-            "-lc10",
-            "-ltorch_cpu",
-            "-ltorch_cuda",
+            "-Wl,--no-as-needed",  # by name: a stand-in resolves nothing
+            *(f"-l{name}" for name in _LIBRARIES),
         ]
         # libtorch_cuda's own needs (CUDA) are the shim's at run time, absent at link time.
-        command += ["-Wl,--allow-shlib-undefined", "-Wl,--unresolved-symbols=ignore-in-shared-libs"]
+        command += ["-Wl,--allow-shlib-undefined", f"-Wl,--unresolved-symbols={unresolved}"]
         answer = subprocess.run(command, capture_output=True, text=True, env=_tool_environment(), check=False)
         if answer.returncode != 0:
             errors = [line for line in answer.stderr.splitlines() if "error" in line] or answer.stderr.splitlines()
             reason = errors[0] if errors else f"exit status {answer.returncode}"
             raise AdaptorError(f"the torch adaptor did not compile with {path} ({reason}): {_WITHOUT}.")
-        os.chmod(part.name, 0o755)
-        # A name of its own, so that closing the temporary file does not take the library away.
-        finished = target.with_suffix(f".{os.getpid()}.tmp")
-        os.link(part.name, finished)
-        os.replace(finished, target)
+        part.chmod(0o755)
+        part.replace(target)
+
+
+def _make_stand_ins(path: str, folder: Path) -> None:
+    """Empty libraries under the names of torch's, to link against where only its headers are at hand."""
+    for name in _LIBRARIES:
+        command = [path, "-shared", f"-Wl,-soname,lib{name}.so", "-o", str(folder / f"lib{name}.so")]
+        subprocess.run([*command, "-x", "c++", "/dev/null"], env=_tool_environment(), check=True)
 
 
 def ensure() -> Path:
@@ -243,9 +268,10 @@ def main(arguments: list[str] | None = None) -> int:
     """Command line: build into a folder (image builds) or into the cache, and print the library's path."""
     parser = argparse.ArgumentParser(prog="python -m phantora_runtime.adaptor", description="Builds the torch adaptor.")
     parser.add_argument("--build", type=Path, metavar="DIR", help="folder to build into (default: the cache)")
+    parser.add_argument("--torch", type=Path, metavar="DIR", help="folder with version.py and include/ of a torch")
     options = parser.parse_args(arguments)
     try:
-        torch = Torch.find()
+        torch = Torch.at(options.torch) if options.torch is not None else Torch.find()
         path = build(options.build, torch) if options.build is not None and torch is not None else ensure()
     except AdaptorError as error:
         print(f"phantora: {error}", file=sys.stderr)

@@ -1,8 +1,10 @@
 #!/bin/sh
-# Makes a base image from Debian's packages where no image registry is reached, and prints its name. About a minute the
-# first time; afterwards the image is found by its tag. Needs root, debootstrap and a Docker Engine.
+# base_image.sh [SUITE [PACKAGES]]: makes a base image from Debian's packages where no image registry is reached, and prints
+# its name. About a minute the first time; afterwards the image is found by its tag. Needs root, debootstrap and a Docker
+# Engine.
 set -eu
-suite=bookworm
+suite=${1:-bookworm}
+packages=${2:-python3,ca-certificates}
 tag=phantora-test-base:$suite-1
 if ! docker image inspect "$tag" >/dev/null 2>&1; then
   command -v debootstrap >/dev/null || {
@@ -11,7 +13,7 @@ if ! docker image inspect "$tag" >/dev/null 2>&1; then
   }
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' EXIT
-  debootstrap --variant=minbase --include=python3,ca-certificates "$suite" "$folder/root" \
+  debootstrap --variant=minbase --include="$packages" "$suite" "$folder/root" \
     "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >"$folder/log" 2>&1 || { tail -20 "$folder/log" >&2; exit 3; }
   tar -C "$folder/root" --exclude='./dev/*' --exclude='./var/cache/apt/archives/*.deb' -c . |
     docker import - "$tag" >/dev/null

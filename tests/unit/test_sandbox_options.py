@@ -119,11 +119,12 @@ def test_pip_settings_reach_the_build(native, monkeypatch, tmp_path):
     assert "export PIP_CERT=/opt/phantora/build/ca-bundle.crt" in text
 
 
-def test_own_image_excludes_a_built_one(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHANTORA_BASE_IMAGE", "preset:1")
-    with pytest.raises(UsageError):
-        make(image="mine:1", torch="2.14.1")
-    assert make(image="mine:1", base_image="preset:1").base_image == "mine:1", "a preset is no contradiction"
+def test_compiler_image_follows_its_base_alone(native, tmp_path):
+    needs = tmp_path / "requirements.txt"
+    needs.write_text("einops\n")
+    plain = make().compiler_digest()
+    assert make(torch="2.14.0", requirements=needs).compiler_digest() == plain
+    assert make(base_image="debian:trixie-slim").compiler_digest() != plain
 
 
 def test_base_image_preset(monkeypatch):
