@@ -24,6 +24,7 @@ from phantora.options import SandboxOptions
 from phantora.sandbox import image
 from phantora.sandbox.container import user
 from phantora.sandbox.context import BUILD_FOLDER
+from phantora.sandbox.elf import needed_glibc
 from phantora.sandbox.mounts import PREFIX, Mount
 from phantora_runtime import adaptor
 
@@ -73,7 +74,7 @@ def prepare(client: Any, options: SandboxOptions, log: image.Log) -> list[Mount]
     _pull_if_missing(client, name, log)
     mounts = own_files()
     facts = _look(client, name, mounts)
-    check(name, facts, needed_glibc(native_folder()))
+    check(name, facts, max(needed_glibc((native_folder() / file).read_bytes()) for file in FILES))
     assert facts.torch is not None  # checked
     folder = adaptor.cache_directory() / "images"
     if adaptor.built(folder, facts.torch) is None:
@@ -112,12 +113,6 @@ def own_files() -> list[Mount]:
 
 def _runtime() -> Mount:
     return Mount(Path(str(resources.files("phantora_runtime"))), f"{_LIBRARY}/phantora_runtime")
-
-
-def needed_glibc(native: Path) -> tuple[int, ...]:
-    """Returns the version of glibc that the native files ask for: no newer than that of the machine that built them."""
-    content = b"".join((native / name).read_bytes() for name in FILES)
-    return max((int(major), int(minor)) for major, minor in re.findall(rb"\bGLIBC_(\d+)\.(\d+)", content))
 
 
 def check(name: str, facts: Facts, glibc: tuple[int, ...]) -> None:

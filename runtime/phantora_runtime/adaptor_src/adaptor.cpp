@@ -3,6 +3,7 @@
 #include "call.cpp"
 #include "guards.cpp"
 #include "observer.cpp"
+#include "old_glibc.cpp"
 #include "op_info.cpp"
 #include "overrides.cpp"
 #include "region.cpp"
