@@ -207,11 +207,7 @@ def _compile(path: str, torch: Torch, target: Path) -> None:
         ]
         # libtorch_cuda's own needs (CUDA) are the shim's at run time, absent at link time.
         command += ["-Wl,--allow-shlib-undefined", f"-Wl,--unresolved-symbols={unresolved}"]
-        answer = subprocess.run(command, capture_output=True, text=True, env=_tool_environment(), check=False)
-        if answer.returncode != 0:
-            errors = [line for line in answer.stderr.splitlines() if "error" in line] or answer.stderr.splitlines()
-            reason = errors[0] if errors else f"exit status {answer.returncode}"
-            raise AdaptorError(f"the torch adaptor did not compile with {path} ({reason}): {_WITHOUT}.")
+        _call(command)
         part.chmod(0o755)
         part.replace(target)
 
@@ -219,8 +215,16 @@ def _compile(path: str, torch: Torch, target: Path) -> None:
 def _make_stand_ins(path: str, folder: Path) -> None:
     """Empty libraries under the names of torch's, to link against where only its headers are at hand."""
     for name in _LIBRARIES:
-        command = [path, "-shared", f"-Wl,-soname,lib{name}.so", "-o", str(folder / f"lib{name}.so")]
-        subprocess.run([*command, "-x", "c++", "/dev/null"], env=_tool_environment(), check=True)
+        library = f"lib{name}.so"
+        _call([path, "-shared", f"-Wl,-soname,{library}", "-o", str(folder / library), "-x", "c++", "/dev/null"])
+
+
+def _call(command: list[str]) -> None:
+    answer = subprocess.run(command, capture_output=True, text=True, env=_tool_environment(), check=False)
+    if answer.returncode != 0:
+        errors = [line for line in answer.stderr.splitlines() if "error" in line] or answer.stderr.splitlines()
+        reason = errors[0] if errors else f"exit status {answer.returncode}"
+        raise AdaptorError(f"the torch adaptor did not compile with {command[0]} ({reason}): {_WITHOUT}.")
 
 
 def ensure() -> Path:
