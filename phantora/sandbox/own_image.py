@@ -76,7 +76,7 @@ def prepare(client: Any, options: SandboxOptions, log: image.Log) -> list[Mount]
     facts = _look(client, name, mounts)
     check(name, facts, max(needed_glibc((native_folder() / file).read_bytes()) for file in FILES))
     assert facts.torch is not None  # checked
-    folder = adaptor.cache_directory() / "images"
+    folder = adaptor.cache_directory().resolve() / "images"
     if adaptor.built(folder, facts.torch) is None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -165,8 +165,7 @@ def _pull_if_missing(client: Any, name: str, log: image.Log) -> None:
     except ImageNotFound:
         log(f"phantora: fetching image {name}")
         try:
-            repository, _, tag = name.rpartition(":") if ":" in name.rpartition("/")[2] else (name, "", "latest")
-            client.images.pull(repository, tag=tag)
+            client.images.pull(name)
         except APIError as error:
             raise PhantoraError(
                 f"the image {name}",
@@ -188,6 +187,8 @@ def _look(client: Any, name: str, mounts: list[Mount]) -> Facts:
 
 def _build_adaptor(client: Any, options: SandboxOptions, torch: adaptor.Torch, folder: Path, log: image.Log) -> None:
     """Compiles the adaptor for the torch of the user's image into a folder of this machine."""
+    from docker.errors import APIError
+
     compiler = image.ensure_compiler(client, options, log)
     log(f"phantora: compiling the torch adaptor for torch {torch.version} in {options.image} (once; a minute)")
     root = PurePosixPath(torch.root)
@@ -198,8 +199,15 @@ def _build_adaptor(client: Any, options: SandboxOptions, torch: adaptor.Torch, f
         _container(client, compiler, [PYTHON, *build], mounts, (os.getuid(), os.getgid())) as target,
     ):
         for part in (root / "version.py", root / "include"):
-            content, _ = client.api.get_archive(source, str(part))
-            client.api.put_archive(target, BUILD_FOLDER, content)
+            try:
+                content, _ = client.api.get_archive(source, str(part))
+                client.api.put_archive(target, BUILD_FOLDER, content)
+            except APIError as error:
+                raise PhantoraError(
+                    f"torch's headers from {options.image}",
+                    f"no {part} to be copied ({error.explanation})",
+                    "Install torch from its wheel there.",
+                ) from None
         code, output = _run(client, target, f"a container from {compiler}")
     if code:
         found = output.strip().removeprefix("phantora: ").rstrip(".")

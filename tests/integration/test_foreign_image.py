@@ -49,28 +49,35 @@ def debian_13(docker_engine) -> str:
     return result.stdout.strip()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("torch", ["2.14.1", "2.12.1"])
-def test_same_run_as_in_our_own_image(
-    torch, debian_13, phantora_command, sandbox_environment, docker_engine, repository, tmp_path
-):
-    tag = f"phantora-test-foreign:{torch}"
+@pytest.fixture(scope="module", params=["2.14.1", "2.12.1"])
+def foreign(request, debian_13, sandbox_environment, docker_engine) -> tuple[str, str]:
+    """A version of torch, and an image on Debian 13 that has it."""
+    torch, tag = request.param, f"phantora-test-foreign:{request.param}"
     bundle = sandbox_environment.get("PHANTORA_CA_BUNDLE")
     files = {
         "Dockerfile": DOCKERFILE.format(base=debian_13, torch=torch).encode(),
-        "install_torch.py": (repository / "phantora/sandbox/context/install_torch.py").read_bytes(),
+        "install_torch.py": (ROOT / "phantora/sandbox/context/install_torch.py").read_bytes(),
         "ca-bundle.crt": Path(bundle).read_bytes() if bundle else b"",
     }
     build(docker_engine, tag, files)
+    yield torch, tag
+    docker_engine.images.remove(tag, force=True)
+
+
+@pytest.mark.long
+def test_same_run_as_in_our_own_image(
+    foreign, phantora_command, sandbox_environment, docker_engine, repository, tmp_path
+):
+    torch, tag = foreign
     # A cache of the test's own: the adaptor is compiled in the first of these runs, and found in the others.
     preset = {key: value for key, value in sandbox_environment.items() if os.environ.get(key) != value}
-    foreign = Variation((), {**preset, "PHANTORA_CACHE": str(tmp_path / "cache")})
+    cached = {"PHANTORA_CACHE": str(tmp_path / "cache")}
     for name in ("llama", "fsdp2", "dataloader"):
         runs = [
             run_case(phantora_command, repository, tmp_path / f"{name}_{way}", CASES[name], variation, verb)
             for way, variation, verb in (
                 ("ours", Variation((), preset), ("sandbox", "--torch", torch)),
-                ("foreign", foreign, ("sandbox", "--image", tag)),
+                ("foreign", Variation((), preset | cached), ("sandbox", "--image", tag)),
             )
         ]
         assert_same(*runs)
@@ -80,6 +87,14 @@ def test_same_run_as_in_our_own_image(
     assert len(list((tmp_path / "cache").rglob("adaptor-*.so"))) == 1
     version = docker_engine.containers.run(tag, ["-V"], entrypoint="python3", remove=True).decode()
     assert version.startswith("Python 3.13"), version
+
+
+@pytest.mark.long
+def test_without_a_compiler_anywhere_the_run_is_poorer(foreign, phantora_command, repository, tmp_path):
+    lacking = {"PHANTORA_BASE_IMAGE": "phantora-test-foreign/none:1", "PHANTORA_CACHE": str(tmp_path / "cache")}
+    verb = ("sandbox", "--image", foreign[1])
+    run = run_case(phantora_command, repository, tmp_path / "out", CASES["llama"], Variation((), lacking), verb)
+    assert any("adaptor could not be loaded" in note for note in run.report["notes"]), run.report["notes"]
 
 
 def refused(command, environment, name: str, tmp_path: Path) -> str:
