@@ -13,6 +13,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "cuda/kernel_name.hpp"
 #include "cuda/memory.hpp"
 #include "cuda/streams.hpp"
 #include "libs/notes.hpp"
@@ -115,7 +116,7 @@ void find_count(Function& function) {
 // Once per function; two threads may do it at once, with the same result.
 void prepare(Function& function) {
   if (function.count_bytes < 0) find_count(function);
-  function.hash = client::intern(function.name);
+  function.hash = client::intern(without_build(function.name).c_str());
   libs::kernel_seen(function.name);
   function.known = true;
 }
