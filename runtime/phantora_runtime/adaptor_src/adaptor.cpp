@@ -3,7 +3,7 @@
 #include "call.cpp"
 #include "guards.cpp"
 #include "observer.cpp"
-#include "old_glibc.cpp"
+#include "old_systems.cpp"
 #include "op_info.cpp"
 #include "overrides.cpp"
 #include "region.cpp"
