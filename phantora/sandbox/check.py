@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 from phantora.errors import UsageError
@@ -31,11 +32,18 @@ def check(options: RunOptions) -> None:
 
 
 def check_image(sandbox: SandboxOptions) -> None:
-    """Refuses names that no image and no version of torch can have.
+    """Refuses names that no image and no version of torch can have, and the user's own image beside one to be built.
 
     Raises:
-        UsageError: One of them is such a name.
+        UsageError: One of them is such a name, or both kinds are asked for.
     """
+    chosen = sandbox.base_image if sandbox.base_image != os.environ.get("PHANTORA_BASE_IMAGE") else None
+    if sandbox.image and (chosen or sandbox.torch or sandbox.requirements):
+        raise UsageError(
+            "an image as it is (--image) or one to be built (--base-image, --torch, --requirements)",
+            "both",
+            "Leave one out.",
+        )
     for option, name in (("--image", sandbox.image), ("--base-image", sandbox.base_image)):
         if name is not None and not _IMAGE.fullmatch(name):
             raise UsageError(f"an image name for {option}", f"'{name}'", "Write for example python:3.12-slim.")

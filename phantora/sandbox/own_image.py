@@ -18,10 +18,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from phantora import profile_store, stubs
-from phantora.errors import PhantoraError, UsageError
+from phantora.errors import PhantoraError
 from phantora.native import FILES, native_folder
 from phantora.options import SandboxOptions
-from phantora.sandbox import image
+from phantora.sandbox import engine, image, stale
 from phantora.sandbox.container import user
 from phantora.sandbox.context import BUILD_FOLDER
 from phantora.sandbox.elf import needed_glibc
@@ -66,10 +66,8 @@ def prepare(client: Any, options: SandboxOptions, log: image.Log) -> list[Mount]
     """Returns the mounts that make the user's image (`options.image`) one that ranks can run in.
 
     Raises:
-        UsageError: Other options ask for an image to be built.
         PhantoraError: There is no such image, or it lacks something (exit code 3).
     """
-    check_options(options)
     name = str(options.image)
     _pull_if_missing(client, name, log)
     mounts = own_files()
@@ -85,21 +83,6 @@ def prepare(client: Any, options: SandboxOptions, log: image.Log) -> list[Mount]
             log(f"phantora: going on without the torch adaptor. {error}")
             return mounts
     return [*mounts, Mount(folder, ADAPTORS)]
-
-
-def check_options(options: SandboxOptions) -> None:
-    """Refuses options that ask for an image to be built beside one to be used as it is.
-
-    Raises:
-        UsageError: They do.
-    """
-    chosen = options.base_image if options.base_image != os.environ.get("PHANTORA_BASE_IMAGE") else None
-    if chosen or options.torch or options.requirements:
-        raise UsageError(
-            "an image as it is (--image) or one to be built (--base-image, --torch, --requirements)",
-            "both",
-            "Leave one out.",
-        )
 
 
 def own_files() -> list[Mount]:
@@ -160,18 +143,16 @@ def _dotted(version: tuple[int, ...]) -> str:
 def _pull_if_missing(client: Any, name: str, log: image.Log) -> None:
     from docker.errors import APIError, ImageNotFound
 
-    try:
-        client.images.get(name)
-    except ImageNotFound:
-        log(f"phantora: fetching image {name}")
+    with engine.named(f"the image {name}"):
         try:
-            client.images.pull(name)
-        except APIError as error:
-            raise PhantoraError(
-                f"the image {name}",
-                f"none here, and none to be fetched ({error.explanation or error})",
-                "Check the name given with --image.",
-            ) from None
+            client.images.get(name)
+        except ImageNotFound:
+            log(f"phantora: fetching image {name}")
+            try:
+                client.images.pull(name)
+            except APIError as error:
+                found = f"none here, and none to be fetched ({error.explanation})"
+                raise PhantoraError(f"the image {name}", found, "Correct --image.") from None
 
 
 def _look(client: Any, name: str, mounts: list[Mount]) -> Facts:
@@ -187,8 +168,6 @@ def _look(client: Any, name: str, mounts: list[Mount]) -> Facts:
 
 def _build_adaptor(client: Any, options: SandboxOptions, torch: adaptor.Torch, folder: Path, log: image.Log) -> None:
     """Compiles the adaptor for the torch of the user's image into a folder of this machine."""
-    from docker.errors import APIError
-
     compiler = image.ensure_compiler(client, options, log)
     log(f"phantora: compiling the torch adaptor for torch {torch.version} in {options.image} (once; a minute)")
     root = PurePosixPath(torch.root)
@@ -199,15 +178,9 @@ def _build_adaptor(client: Any, options: SandboxOptions, torch: adaptor.Torch, f
         _container(client, compiler, [PYTHON, *build], mounts, (os.getuid(), os.getgid())) as target,
     ):
         for part in (root / "version.py", root / "include"):
-            try:
+            with engine.named(f"{part} of {options.image}"):
                 content, _ = client.api.get_archive(source, str(part))
                 client.api.put_archive(target, BUILD_FOLDER, content)
-            except APIError as error:
-                raise PhantoraError(
-                    f"torch's headers from {options.image}",
-                    f"no {part} to be copied ({error.explanation})",
-                    "Install torch from its wheel there.",
-                ) from None
         code, output = _run(client, target, f"a container from {compiler}")
     if code:
         found = output.strip().removeprefix("phantora: ").rstrip(".")
@@ -217,7 +190,6 @@ def _build_adaptor(client: Any, options: SandboxOptions, torch: adaptor.Torch, f
 @contextmanager
 def _container(client: Any, name: str, command: list[str], mounts: list[Mount], ids: tuple[int, int]) -> Iterator[str]:
     """A container for a short job of ours, removed at the end: no network and no rights."""
-    from docker.errors import APIError
     from docker.types import Mount as DockerMount
 
     host = client.api.create_host_config(
@@ -226,7 +198,7 @@ def _container(client: Any, name: str, command: list[str], mounts: list[Mount], 
         security_opt=["no-new-privileges:true"],
         mounts=[DockerMount(m.target, str(m.source), type="bind", read_only=m.read_only) for m in mounts],
     )
-    try:
+    with engine.named(f"a container from {name}"):
         created = client.api.create_container(
             name,
             command[1:],
@@ -234,24 +206,24 @@ def _container(client: Any, name: str, command: list[str], mounts: list[Mount], 
             user=f"{ids[0]}:{ids[1]}",
             environment={"PYTHONPATH": _LIBRARY, "PYTHONDONTWRITEBYTECODE": "1"},
             host_config=host,
+            labels={stale.LABEL: name, stale.LAUNCHER_LABEL: stale.this_launcher()},
         )
-    except APIError as error:
-        raise PhantoraError(
-            f"a container from {name}", str(error.explanation), "Check the Engine with `docker info`."
-        ) from None
     try:
         yield created["Id"]
     finally:
-        client.api.remove_container(created["Id"], force=True, v=True)
+        with engine.named(f"to remove a container from {name}"):
+            client.api.remove_container(created["Id"], force=True, v=True)
 
 
 def _run(client: Any, container: str, what: str) -> tuple[int, str]:
     """Runs it to its end and returns its exit code and what it printed; of a good one not the warnings."""
     from docker.errors import APIError
 
-    try:
-        client.api.start(container)
+    with engine.named(what):
+        try:
+            client.api.start(container)
+        except APIError as error:
+            do = "Is it in the image's PATH, and the image made for this machine?"
+            raise PhantoraError(what, str(error.explanation).strip(), do) from None
         code = int(client.api.wait(container)["StatusCode"])
-    except APIError as error:
-        raise PhantoraError(what, str(error.explanation), "Is the image made for this machine?") from None
-    return code, client.api.logs(container, stdout=True, stderr=bool(code)).decode(errors="replace")
+        return code, client.api.logs(container, stdout=True, stderr=bool(code)).decode(errors="replace")

@@ -14,7 +14,7 @@ import pytest
 from phantora.errors import PhantoraError, UsageError
 from phantora.native import FILES, native_folder
 from phantora.options import SandboxOptions
-from phantora.sandbox import elf, own_image
+from phantora.sandbox import check, elf, own_image
 from phantora.sandbox.own_image import Facts
 from phantora_runtime.adaptor import Torch
 
@@ -104,5 +104,5 @@ def test_mounts_lie_where_images_of_our_own_have_them(tmp_path, monkeypatch):
 def test_an_image_as_it_is_excludes_a_built_one(monkeypatch):
     monkeypatch.setenv("PHANTORA_BASE_IMAGE", "preset:1")
     with pytest.raises(UsageError):
-        own_image.check_options(SandboxOptions(image="mine:1", torch="2.14.1"))
-    own_image.check_options(SandboxOptions(image="mine:1", base_image="preset:1"))  # a preset is no contradiction
+        check.check_image(SandboxOptions(image="mine:1", torch="2.14.1"))
+    check.check_image(SandboxOptions(image="mine:1", base_image="preset:1"))  # a preset is no contradiction
