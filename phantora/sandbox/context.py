@@ -7,9 +7,9 @@ import io
 import os
 import shlex
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 
 from phantora import profile_store, stubs
@@ -38,6 +38,9 @@ _PATH_SETTINGS = frozenset(
 )
 _PROXY_SETTINGS = ("http_proxy", "https_proxy", "no_proxy")
 BUILD_FOLDER = "/opt/phantora/build"
+_CLI = "phantora/cli"
+_NOT_IN_IMAGE = ("docker", "numpy", "psutil")
+_EXECUTABLE = (".so", "phantora-core", "bin/phantora")
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,17 @@ class BuildContext:
             for name, content in [*self._shipped_files(), *self._chosen_files()]:
                 entry = tarfile.TarInfo(name)
                 entry.size = len(content)
-                entry.mode = 0o755 if name.endswith((".so", "phantora-core")) else 0o644
+                entry.mode = 0o755 if name.endswith(_EXECUTABLE) else 0o644
                 archive.addfile(entry, io.BytesIO(content))
             for name in stubs.names(native_folder()):
                 link = tarfile.TarInfo(f"phantora/native/{stubs.FOLDER}/{name}")
                 link.type = tarfile.SYMTYPE
                 link.linkname = f"../{stubs.SHIM}"
                 archive.addfile(link)
+            link = tarfile.TarInfo(f"{_CLI}/phantora/profiles")
+            link.type = tarfile.SYMTYPE
+            link.linkname = "../../profiles"
+            archive.addfile(link)
         buffer.seek(0)
         return buffer
 
@@ -125,6 +132,10 @@ class BuildContext:
         for name in (stubs.SHIM, "phantora-core"):
             yield f"phantora/native/{name}", (native / name).read_bytes()
         yield from _tree(runtime, "phantora/lib/phantora_runtime")
+        yield "build/cli.txt", "".join(f"{line}\n" for line in _cli_requirements()).encode()
+        yield "phantora/bin/phantora", (_context_folder() / "phantora.sh").read_bytes()
+        for package in ("phantora", "phantora_tui"):
+            yield from _tree(Path(str(resources.files(package))), f"{_CLI}/{package}", without=("_native", "profiles"))
         yield from _tree(profile_store.profiles_folder(), "phantora/profiles")
 
 
@@ -136,10 +147,16 @@ def _context_folder() -> Path:
     return Path(str(resources.files("phantora.sandbox"))) / "context"
 
 
-def _tree(folder: Path, prefix: str) -> Iterator[tuple[str, bytes]]:
+def _cli_requirements() -> list[str]:
+    """What the command line inside the image needs: as the wheel says, but for what it does not use there."""
+    lines = metadata.requires("phantora-sim") or []
+    return sorted(line for line in lines if "extra ==" not in line and not line.startswith(_NOT_IN_IMAGE))
+
+
+def _tree(folder: Path, prefix: str, without: Sequence[str] = ()) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
-        if path.is_file() and "__pycache__" not in relative.parts:
+        if path.is_file() and "__pycache__" not in relative.parts and relative.parts[0] not in without:
             yield f"{prefix}/{relative.as_posix()}", path.read_bytes()
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from phantora.errors import PhantoraError, UsageError
 from phantora.options import SandboxOptions
 from phantora_runtime.quantities import format_bytes, parse_bytes
@@ -99,15 +101,8 @@ def _cpus(text: str | None, count: int) -> str | None:
 
 def _free(total: int) -> int:
     """Memory that can be had: what is available now, where the Engine runs on this machine; else all it has."""
-    values = {}
-    try:
-        for line in (_PROC / "meminfo").read_text(encoding="ascii").splitlines():
-            name, _, value = line.partition(":")
-            values[name] = int(value.split()[0]) << 10
-    except (OSError, ValueError, IndexError):
-        return total
-    is_here = values.get("MemTotal") == total
-    return min(total, values["MemAvailable"]) if is_here and "MemAvailable" in values else total
+    memory = psutil.virtual_memory()
+    return min(total, int(memory.available)) if memory.total == total else total
 
 
 def _most_pids() -> int | None:

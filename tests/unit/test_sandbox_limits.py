@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,12 +25,13 @@ class Engine:
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """Sets what /proc says; returns the function that does."""
+    """Sets what this machine has; returns the function that does."""
 
     def says(available: int, total: int = 24 * GIB, pids: int = 4_000_000) -> None:
         kernel = tmp_path / "sys" / "kernel"
         kernel.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "meminfo").write_text(f"MemTotal: {total >> 10} kB\nMemAvailable: {available >> 10} kB\n")
+        memory = SimpleNamespace(total=total, available=available)
+        monkeypatch.setattr(limits.psutil, "virtual_memory", lambda: memory)
         for name in ("pid_max", "threads-max"):
             (kernel / name).write_text(f"{pids}\n")
 
