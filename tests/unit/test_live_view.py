@@ -65,7 +65,7 @@ def test_of_lines_that_replace_each_other_the_last_is_kept():
 
 @pytest.mark.parametrize(("share", "many"), [(1e6, True), (1e-9, False)])
 def test_a_view_that_takes_too_much_of_the_machine_draws_less_often(server, monkeypatch, share, many):
-    """With all CPUs to itself each of 60 states is a frame; with none only one a second is."""
+    """With all CPUs to itself each of 60 states is a frame; with none they wait for each other."""
     _, folder = server
     monkeypatch.setattr(feed, "_CPU_SHARE", share)
     monkeypatch.setattr(feed, "_FRAME_S", 0.01)

@@ -14,8 +14,8 @@ from phantora_tui.stream import EventStream, log_tail, newest
 from phantora_tui.throughput import tokens_per_second
 
 _FRAME_S = 0.1  # at most ten snapshots a second
-_LONGEST_FRAME_S = 1.0
-_CPU_SHARE = 0.01  # of this machine's CPUs, which the run wants too: above that the view is drawn less often
+_LONGEST_FRAME_S = 2.0
+_CPU_SHARE = 0.008  # of all CPUs, which the run wants too: above that the view is drawn less often
 _FILE_PAUSE_S = 0.25
 _LOG_EVERY_S = 1.0
 _LOG_LINES = 200
