@@ -10,7 +10,6 @@ from pathlib import Path
 
 from phantora.errors import PhantoraError, UsageError
 from phantora.options import RunOptions
-from phantora_tui.stream import EventStream
 
 RUNS = Path("runs")
 _LONGEST_NAME = 255  # bytes, on every Linux file system
@@ -123,6 +122,8 @@ def _check_clear(folder: Path, force: bool) -> None:
         raise UsageError("an empty directory or an earlier run", f"other files in {folder}", "Choose another name.")
     if not force:
         raise UsageError("a fresh run directory", f"an earlier run in {folder}", "Add --force, or choose another name.")
+    from phantora_tui.stream import EventStream
+
     stream = EventStream(folder)
     stream.close()
     if stream.live:

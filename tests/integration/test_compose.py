@@ -51,9 +51,9 @@ def test_the_same_run_as_in_the_sandbox(phantora_command, sandbox_environment, d
     os.chown(runs, uid, gid)
     options = ["--gpus", "2", "--clock", "modelled", "--requirements", str(REQUIREMENTS)]
 
-    def call(*line: str, **more: str) -> subprocess.CompletedProcess[str]:
+    def call(*line: str, cwd: Path = tmp_path, **more: str) -> subprocess.CompletedProcess[str]:
         answer = subprocess.run(
-            line, cwd=tmp_path, env=sandbox_environment | more, capture_output=True, text=True, timeout=1800
+            line, cwd=cwd, env=sandbox_environment | more, capture_output=True, text=True, timeout=1800
         )
         assert answer.returncode == 0, f"{' '.join(line)}\n{answer.stdout}\n{answer.stderr}"
         return answer
@@ -64,7 +64,7 @@ def test_the_same_run_as_in_the_sandbox(phantora_command, sandbox_environment, d
         *docker_compose,
         *("-f", str(ROOT / "compose.yaml"), "-p", "phantora-test", "run", "--rm", "phantora"),
         *("code/train.py", "--gpus", "2", "--clock", "modelled", "--name", "compose"),
-        PHANTORA_IMAGE=image, PHANTORA_CODE=str(code), PHANTORA_RUNS=str(runs), PHANTORA_UID=str(uid), PHANTORA_GID=str(gid),
+        cwd=ROOT, PHANTORA_IMAGE=image, PHANTORA_CODE=str(code), PHANTORA_RUNS=str(runs), PHANTORA_UID=str(uid), PHANTORA_GID=str(gid),
     )  # fmt: skip
     assert "ok: 2 x h100-sxm-80gb ran" in answer.stdout + answer.stderr
     reports = [json.loads((runs / name / "report.json").read_text()) for name in ("sandbox", "compose")]

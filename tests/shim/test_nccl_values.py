@@ -130,6 +130,8 @@ def run_ranks(phantora_command, tmp_path, script: str, gpus: int, name: str) -> 
         str(FOLDER / script),
         "--gpus",
         str(gpus),
+        "--gpus-per-node",
+        str(gpus),
         "--clock",
         "modelled",
         "--steps",
@@ -163,3 +165,33 @@ def test_values_do_not_disturb_the_clock(phantora_command, tmp_path):
     need("torch")
     digests = {run_ranks(phantora_command, tmp_path, "nccl_cases.py", 2, f"run{i}")["digest"] for i in range(2)}
     assert len(digests) == 1
+
+
+GATHERED = """
+import os, torch
+import torch.distributed as dist
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+for elements, dtype, known in ((7_000, torch.int64, True), (15_000, torch.float32, False), (10_000, torch.float32, True)):
+    mine = torch.full((elements,), rank + 1, dtype=dtype).cuda()
+    every = torch.empty(world * elements, dtype=dtype, device="cuda")
+    dist.all_gather_into_tensor(every, mine)
+    got = every.cpu()[::elements].tolist()
+    wanted = [r + 1 if known or r == rank else 0 for r in range(world)]
+    assert got == wanted, (elements, dtype, got)
+    other = torch.full((elements,), 7, dtype=dtype).cuda()
+    dist.broadcast(other, 0)
+    assert other.cpu().tolist() == [7] * elements
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_what_many_ranks_gather_is_bounded(phantora_command, tmp_path):
+    """18 ranks: 18 x 60 kB of floats are over 1 MiB and become unknown but for the own part; integers stay known."""
+    need("torch")
+    script = tmp_path / "gathered.py"
+    script.write_text(GATHERED)
+    report = run_ranks(phantora_command, tmp_path, str(script), 18, "run")
+    assert report["verdict"] == "ok" and report["late_ops"] == 0

@@ -14,6 +14,9 @@ namespace phantora::libs::nccl {
 
 // Payloads up to here (what one rank puts in) really move between ranks; larger ones make the receiver's bytes unknown.
 inline constexpr std::size_t kPayloadLimit = 64U << 10;
+// Where everybody gets what all put in, floating point numbers move up to this sum: of a sharded model's parameters 256
+// ranks would exchange gigabytes. Integers always do: counts and pickled objects steer the script.
+inline constexpr std::size_t kGatheredLimit = 1U << 20;
 
 struct PreMultiply {
   bool alive = false;

@@ -8,7 +8,8 @@
 //   reduce, gather                                       everybody posts to all; the root fetches all
 //   broadcast, scatter                                   the root posts to all; the others fetch the root's
 //   send / recv                                          the sender posts to the receiver, who fetches it
-// Larger payloads, in the receiver, become unknown, but for the part that is the receiver's own.
+// Larger payloads, and of floating point numbers more than kGatheredLimit over all ranks, in the receiver, become
+// unknown, but for the part that is the receiver's own.
 //
 // Alone in its communicator, and in null mode, a rank works on its own bytes only. In null mode that is what NCCL
 // without peers would leave: sums are the rank's own addend, gathers hold its own part, the parts of others are
@@ -328,7 +329,34 @@ void forget_result(const Operation& operation) {
   }
 }
 
-bool small(const Operation& operation) { return operation.send_bytes() <= kPayloadLimit; }
+bool is_integer(wire::DataType type) {
+  switch (type) {
+    case wire::DataType::kInt8:
+    case wire::DataType::kUint8:
+    case wire::DataType::kInt16:
+    case wire::DataType::kInt32:
+    case wire::DataType::kUint32:
+    case wire::DataType::kInt64:
+    case wire::DataType::kUint64:
+    case wire::DataType::kBool:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool is_gathered(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kAllGather ||
+         kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllToAll ||
+         kind == CollectiveKind::kReduce || kind == CollectiveKind::kGather;
+}
+
+bool small(const Operation& operation) {
+  if (operation.send_bytes() > kPayloadLimit) return false;
+  if (is_integer(operation.type) || !is_gathered(operation.kind)) return true;
+  return operation.send_bytes() * static_cast<std::size_t>(operation.comm->ranks) <= kGatheredLimit;
+}
+
 bool alone(const Operation& operation) { return client::null_mode() || operation.comm->ranks == 1; }
 
 values::Access access_of(const Operation& operation, bool writes) {
