@@ -10,7 +10,7 @@ from pathlib import Path
 from phantora import launch, resolve, run_directory
 from phantora.errors import PhantoraError
 from phantora.options import RunOptions
-from phantora.sandbox import engine, image, limits, mounts, own_image, workspace
+from phantora.sandbox import engine, image, jobs, limits, mounts, own_image, workspace
 from phantora.sandbox.container import HOME, ContainerRefused, ContainerSpec, OverlayRefused, user
 from phantora.sandbox.container import run as run_container
 from phantora.sandbox.mounts import PREFIX
@@ -91,7 +91,7 @@ def run(options: RunOptions) -> int:
             files.sweep(folder, with_links=settings.FILES)
             if caller != spec.user:
                 workspace.give(folder, caller)
-            workspace.clear(folder)
+            workspace.clear(folder, as_root=lambda scratch: jobs.remove_as_root(client, name, scratch))
         else:
             run_directory.discard(folder)
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path, PurePosixPath
@@ -21,7 +19,7 @@ from phantora import profile_store, stubs
 from phantora.errors import PhantoraError
 from phantora.native import FILES, native_folder
 from phantora.options import SandboxOptions
-from phantora.sandbox import engine, image, stale
+from phantora.sandbox import engine, image, jobs
 from phantora.sandbox.container import user
 from phantora.sandbox.context import BUILD_FOLDER
 from phantora.sandbox.elf import needed_glibc
@@ -30,7 +28,6 @@ from phantora_runtime import adaptor
 
 PYTHON = "python3"
 ADAPTORS = f"{PREFIX}/adaptor"
-_LIBRARY = f"{PREFIX}/lib"
 _OLDEST_PYTHON = (3, 10)
 _CUDA = "13."
 
@@ -95,7 +92,7 @@ def own_files() -> list[Mount]:
 
 
 def _runtime() -> Mount:
-    return Mount(Path(str(resources.files("phantora_runtime"))), f"{_LIBRARY}/phantora_runtime")
+    return Mount(Path(str(resources.files("phantora_runtime"))), f"{jobs.LIBRARY}/phantora_runtime")
 
 
 def check(name: str, facts: Facts, glibc: tuple[int, ...]) -> None:
@@ -158,8 +155,8 @@ def _pull_if_missing(client: Any, name: str, log: image.Log) -> None:
 def _look(client: Any, name: str, mounts: list[Mount]) -> Facts:
     probe = resources.files("phantora.sandbox").joinpath("probe.py").read_text(encoding="utf-8")
     what = f"a {PYTHON} that starts in {name}"
-    with _container(client, name, [PYTHON, "-c", probe], mounts, user()) as container:
-        code, output = _run(client, container, what)
+    with jobs.container(client, name, [PYTHON, "-c", probe], mounts, user()) as container:
+        code, output = jobs.run(client, container, what)
     if code:
         last = output.strip().splitlines()[-1] if output.strip() else f"exit code {code}"
         raise PhantoraError(what, last, f"Put Python {_dotted(_OLDEST_PYTHON)} or later first in the image's PATH.")
@@ -174,56 +171,14 @@ def _build_adaptor(client: Any, options: SandboxOptions, torch: adaptor.Torch, f
     mounts = [_runtime(), Mount(folder, ADAPTORS, read_only=False)]
     build = ["-m", "phantora_runtime.adaptor", "--build", ADAPTORS, "--torch", BUILD_FOLDER]
     with (
-        _container(client, str(options.image), [PYTHON], [], user()) as source,
-        _container(client, compiler, [PYTHON, *build], mounts, (os.getuid(), os.getgid())) as target,
+        jobs.container(client, str(options.image), [PYTHON], [], user()) as source,
+        jobs.container(client, compiler, [PYTHON, *build], mounts, (os.getuid(), os.getgid())) as target,
     ):
         for part in (root / "version.py", root / "include"):
             with engine.named(f"{part} of {options.image}"):
                 content, _ = client.api.get_archive(source, str(part))
                 client.api.put_archive(target, BUILD_FOLDER, content)
-        code, output = _run(client, target, f"a container from {compiler}")
+        code, output = jobs.run(client, target, f"a container from {compiler}")
     if code:
         found = output.strip().removeprefix("phantora: ").rstrip(".")
         raise PhantoraError(f"the torch adaptor compiled in {compiler}", found, "Please report this torch's version.")
-
-
-@contextmanager
-def _container(client: Any, name: str, command: list[str], mounts: list[Mount], ids: tuple[int, int]) -> Iterator[str]:
-    """A container for a short job of ours, removed at the end: no network and no rights."""
-    from docker.types import Mount as DockerMount
-
-    host = client.api.create_host_config(
-        network_mode="none",
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges:true"],
-        mounts=[DockerMount(m.target, str(m.source), type="bind", read_only=m.read_only) for m in mounts],
-    )
-    with engine.named(f"a container from {name}"):
-        created = client.api.create_container(
-            name,
-            command[1:],
-            entrypoint=command[:1],
-            user=f"{ids[0]}:{ids[1]}",
-            environment={"PYTHONPATH": _LIBRARY, "PYTHONDONTWRITEBYTECODE": "1"},
-            host_config=host,
-            labels={stale.LABEL: name, stale.LAUNCHER_LABEL: stale.this_launcher()},
-        )
-    try:
-        yield created["Id"]
-    finally:
-        with engine.named(f"to remove a container from {name}"):
-            client.api.remove_container(created["Id"], force=True, v=True)
-
-
-def _run(client: Any, container: str, what: str) -> tuple[int, str]:
-    """Runs it to its end and returns its exit code and what it printed; of a good one not the warnings."""
-    from docker.errors import APIError
-
-    with engine.named(what):
-        try:
-            client.api.start(container)
-        except APIError as error:
-            do = "Is it in the image's PATH, and the image made for this machine?"
-            raise PhantoraError(what, str(error.explanation).strip(), do) from None
-        code = int(client.api.wait(container)["StatusCode"])
-        return code, client.api.logs(container, stdout=True, stderr=bool(code)).decode(errors="replace")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,14 +84,23 @@ def mirrored(run: Path, path: Path, owner: tuple[int, int]) -> Path:
     return place
 
 
-def clear(run: Path) -> None:
-    """Removes what the kernel and Docker left of an overlay, and folders into which nothing was written."""
+def clear(run: Path, as_root: Callable[[Path], None]) -> None:
+    """Removes what the kernel and Docker left of an overlay, and folders into which nothing was written.
+
+    Args:
+        run: The run directory, when nothing of the run is left to change it.
+        as_root: Empties the kernel's folder where it holds what only root can remove.
+    """
     scratch = run / _SCRATCH
+    if os.getuid() == 0:
+        shutil.rmtree(scratch, ignore_errors=True)
     for folder in (scratch / "work", scratch / "index", scratch):  # the inner ones are root's, but empty
         with contextlib.suppress(OSError):
             folder.rmdir()
-    if os.getuid() == 0:
-        shutil.rmtree(scratch, ignore_errors=True)
+    if scratch.is_dir() and not scratch.is_symlink():  # after a file was deleted in an overlay
+        as_root(scratch)
+        with contextlib.suppress(OSError):
+            scratch.rmdir()
     for parent, _, _ in os.walk(run / FILES, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,6 +39,10 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "_PROC", tmp_path)
     says(20 * GIB)
     return says
+
+
+def unneeded(scratch: Path) -> None:
+    raise AssertionError(f"{scratch} could have been removed by its owner")
 
 
 def compute(ranks=8, **options) -> limits.Limits:
@@ -134,9 +139,27 @@ def test_overlay_layers_mirror_the_paths_inside(tmp_path):
     assert f"lowerdir={code},upperdir={made.upper}" in made.options()["o"]
     (made.scratch / "work").mkdir(mode=0)  # as the kernel leaves it
     (made.upper / "out.txt").write_text("kept")
-    workspace.clear(run)
+    workspace.clear(run, as_root=unneeded)
     assert sorted(path.name for path in run.iterdir()) == ["files"]
     assert (made.upper / "out.txt").read_text() == "kept"
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root removes it itself")
+def test_what_only_root_can_remove_is_removed_as_root(tmp_path):
+    """Stands for the kernel's own files, which a user cannot delete."""
+    (tmp_path / "run").mkdir()
+    made = workspace.overlay(tmp_path / "run", tmp_path, (os.getuid(), os.getgid()))
+    assert made is not None
+    (made.scratch / "work" / "whiteout").mkdir(parents=True)
+    asked: list[Path] = []
+
+    def as_root(scratch: Path) -> None:
+        asked.append(scratch)
+        shutil.rmtree(scratch / "work")
+
+    workspace.clear(tmp_path / "run", as_root)
+    assert asked == [made.scratch]
+    assert list((tmp_path / "run").iterdir()) == []
 
 
 def test_nothing_written_leaves_nothing(tmp_path):
@@ -144,7 +167,7 @@ def test_nothing_written_leaves_nothing(tmp_path):
     run.mkdir()
     code.mkdir()
     workspace.overlay(run, code, (os.getuid(), os.getgid()))
-    workspace.clear(run)
+    workspace.clear(run, as_root=unneeded)
     assert list(run.iterdir()) == []
 
 
@@ -193,6 +216,6 @@ def test_a_planted_files_folder_is_removed(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "files").symlink_to("/etc")
     files.sweep(tmp_path / "run", with_links="files")
-    workspace.clear(tmp_path / "run")
+    workspace.clear(tmp_path / "run", as_root=unneeded)
     assert list((tmp_path / "run").iterdir()) == []
     assert Path("/etc").is_dir()
