@@ -33,6 +33,7 @@ from phantora_runtime.output import RankOutput
 from phantora_runtime.quantities import format_bytes
 from phantora_runtime.viewers import EventServer
 
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICK_S = 0.2
 _TICK_BYTES = 4096  # of stdin, which carries nothing
 _CORE_END_S = 120.0  # a long op log still has to be written
@@ -105,7 +106,7 @@ class _Supervisor:
     def _run_to_end(self) -> ExitCode:
         processes.become_subreaper()
         processes.end_with_parent()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ENDING_SIGNALS:
             signal.signal(number, self._on_signal)
         try:
             if not self._run.null_mode:
