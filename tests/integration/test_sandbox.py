@@ -165,14 +165,13 @@ print(os.environ["TRITON_CACHE_DIR"], os.environ["HF_HUB_OFFLINE"], os.environ["
 """
 
 
-def test_what_a_script_writes_lies_in_the_run_directory(phantora_command, sandbox_environment, docker_engine, tmp_path):
+def test_what_a_script_writes_lies_in_the_run_directory(phantora_command, sandbox_environment, tmp_path):
     (tmp_path / "code" / "sub").mkdir(parents=True)
     (tmp_path / "code" / "sub" / "data.txt").write_text("yours")
     (tmp_path / "code" / "writes.py").write_text(WRITES)
     for folder in (tmp_path, tmp_path / "code", tmp_path / "code" / "sub"):
         folder.chmod(0o755)
     environment = sandbox_environment | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    volumes = {volume.id for volume in docker_engine.volumes.list()}
     for name in ("first", "second"):
         result, what = sandbox(phantora_command, environment, ["code/writes.py"], "--name", name, cwd=tmp_path, gpus=1)
         assert result.returncode == 0, what
@@ -194,7 +193,6 @@ def test_what_a_script_writes_lies_in_the_run_directory(phantora_command, sandbo
     ]
     assert (tmp_path / "code" / "sub" / "data.txt").read_text() == "yours"
     assert (tmp_path / "cache" / "phantora" / "sandbox-home" / "phantora-test").read_text() == "run run "
-    assert {volume.id for volume in docker_engine.volumes.list()} <= volumes
 
 
 @pytest.mark.parametrize(("gpus", "options", "nodes"), [(7, (), 1), (12, ("--gpus-per-node", "4"), 3)])
