@@ -114,13 +114,13 @@ def _exit_code(code: int | None, overdue: bool) -> int:
             file=sys.stderr,
         )
         return int(ExitCode.TIMEOUT)
-    if code is None or (code > _SIGNALLED and signal.Signals(code - _SIGNALLED) in _FORWARDED):
+    if code is None or code - _SIGNALLED in _FORWARDED:
         print("phantora: stopped: The run was interrupted before it began.", file=sys.stderr)
         return int(ExitCode.INTERRUPTED)
     if code > _SIGNALLED:
         raise PhantoraError(
             "the run's supervisor to end by itself",
-            f"it killed by {signal.Signals(code - _SIGNALLED).name}",
+            f"it killed by signal {code - _SIGNALLED} ({signal.strsignal(code - _SIGNALLED) or 'unknown'})",
             "Did the script kill it, or somebody the container?",
         )
     return code

@@ -110,7 +110,7 @@ SCRIPTS = {
         "for pid in filter(str.isdigit, os.listdir('/proc')):\n"
         "    if b'phantora_runtime\\0' in open(f'/proc/{pid}/cmdline', 'rb').read(): os.kill(int(pid), signal.SIGKILL)\n"
         "time.sleep(1000)",
-        "killed by SIGKILL", code=3, verdict=None,
+        "killed by signal 9", code=3, verdict=None,
     ),
     "garbage in the segment": Hostile(
         "import random\nnoise = random.Random(3)\n"
