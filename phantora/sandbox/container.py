@@ -120,7 +120,7 @@ def _exit_code(code: int | None, overdue: bool) -> int:
     if code > _SIGNALLED:
         raise PhantoraError(
             "the run's supervisor to end by itself",
-            f"it killed by signal {code - _SIGNALLED} ({signal.strsignal(code - _SIGNALLED) or 'unknown'})",
+            f"it killed by signal {code - _SIGNALLED}",
             "Did the script kill it, or somebody the container?",
         )
     return code

@@ -11,7 +11,7 @@ import pytest
 
 from phantora.errors import PhantoraError, UsageError
 from phantora.options import SandboxOptions
-from phantora.sandbox import limits, stale, workspace
+from phantora.sandbox import container, limits, stale, workspace
 from phantora_runtime import files
 
 GIB = 1 << 30
@@ -219,3 +219,18 @@ def test_a_planted_files_folder_is_removed(tmp_path):
     workspace.clear(tmp_path / "run", as_root=unneeded)
     assert list((tmp_path / "run").iterdir()) == []
     assert Path("/etc").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("code", "overdue", "becomes"),
+    [(0, False, 0), (5, False, 5), (130, False, 130), (143, False, 130), (None, False, 130), (137, True, 124)],
+)
+def test_exit_codes_of_a_container(code, overdue, becomes):
+    assert container._exit_code(code, overdue) == becomes
+
+
+@pytest.mark.parametrize("code", [137, 139, 255])
+def test_a_supervisor_that_was_killed(code):
+    with pytest.raises(PhantoraError, match=f"killed by signal {code - 128}") as error:
+        container._exit_code(code, overdue=False)
+    assert error.value.code == 3
