@@ -10,6 +10,7 @@ from pathlib import Path
 
 from phantora.errors import PhantoraError, UsageError
 from phantora.options import RunOptions
+from phantora.sandbox import workspace
 
 RUNS = Path("runs")
 _LONGEST_NAME = 255  # bytes, on every Linux file system
@@ -131,6 +132,7 @@ def _check_clear(folder: Path, force: bool) -> None:
 
 
 def _clear(folder: Path) -> None:
+    workspace.remove_scratch(folder)  # of a sandbox whose launcher was killed
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -94,9 +94,7 @@ def clear(run: Path, as_root: Callable[[Path], None]) -> None:
     scratch = run / _SCRATCH
     if os.getuid() == 0:
         shutil.rmtree(scratch, ignore_errors=True)
-    for folder in (scratch / "work", scratch / "index", scratch):  # the inner ones are root's, but empty
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+    remove_scratch(run)
     if scratch.is_dir() and not scratch.is_symlink():  # after a file was deleted in an overlay
         as_root(scratch)
         with contextlib.suppress(OSError):
@@ -104,6 +102,14 @@ def clear(run: Path, as_root: Callable[[Path], None]) -> None:
     for parent, _, _ in os.walk(run / FILES, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(parent)
+
+
+def remove_scratch(run: Path) -> None:
+    """Removes the kernel's folder of an overlay as far as its owner can; the inner ones are root's, mostly empty."""
+    scratch = run / _SCRATCH
+    for folder in (scratch / "work", scratch / "index", scratch):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def give(folder: Path, owner: tuple[int, int], except_for: Iterable[Path] = ()) -> None:
