@@ -89,7 +89,7 @@ def run(client: Any, spec: ContainerSpec, terminal: Terminal) -> int:
         except APIError as error:
             found = str(error.explanation or error)
             if spec.overlays and "failed to mount local volume" in found:
-                raise OverlayRefused(found) from None
+                raise OverlayRefused(found.rpartition(": ")[2]) from None
             raise _refused(spec, found) from None
         except (DockerException, OSError) as error:
             raise PhantoraError(
@@ -103,7 +103,7 @@ def run(client: Any, spec: ContainerSpec, terminal: Terminal) -> int:
 
 
 class OverlayRefused(Exception):
-    """This Engine, or the file system the run directory is on, has no overlays."""
+    """This Engine, or the file system the run directory is on, mounts no overlay there; the message says why."""
 
 
 def _exit_code(code: int | None, overdue: bool) -> int:

@@ -74,7 +74,9 @@ def run(options: RunOptions) -> int:
             result = run_container(client, spec, terminal)
         except OverlayRefused as refusal:
             if not options.quiet:
-                print(f"phantora: note: the script's folder is read-only in this run ({refusal}).", file=sys.stderr)
+                print(
+                    f"phantora: note: {code} is read-only in this run: no overlay there ({refusal}).", file=sys.stderr
+                )
             read_only = [overlay.read_only() for overlay in spec.overlays]
             result = run_container(client, replace(spec, overlays=(), mounts=[*spec.mounts, *read_only]), terminal)
         began = result != ExitCode.USAGE

@@ -195,6 +195,27 @@ def test_what_a_script_writes_lies_in_the_run_directory(phantora_command, sandbo
     assert (tmp_path / "cache" / "phantora" / "sandbox-home" / "phantora-test").read_text() == "run run "
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+def test_where_no_overlay_can_be_the_folder_is_read_only(phantora_command, sandbox_environment, tmp_path):
+    """The kernel puts no overlay's upper layer on another overlay."""
+    for name in ("code", "lower", "upper", "work", "disk"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(0o755)
+    tmp_path.chmod(0o755)
+    script = tmp_path / "code" / "writes.py"
+    script.write_text("try: open(__file__ + 'x', 'w')\nexcept OSError as error: print(error.strerror)")
+    layers = ",".join(f"{name}dir={tmp_path / name}" for name in ("lower", "upper", "work"))
+    subprocess.run(["mount", "-t", "overlay", "overlay", "-o", layers, str(tmp_path / "disk")], check=True)
+    try:
+        options = ("--out", str(tmp_path / "disk" / "run"))
+        result, what = sandbox(phantora_command, sandbox_environment, [str(script)], *options, cwd=tmp_path, gpus=1)
+        assert result.returncode == 0, what
+        assert "is read-only in this run: no overlay there (invalid argument)" in result.stderr, what
+        assert "Read-only file system" in result.stdout, what
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path / "disk")], check=True)
+
+
 @pytest.mark.parametrize(("gpus", "options", "nodes"), [(7, (), 1), (12, ("--gpus-per-node", "4"), 3)])
 def test_numbers_of_gpus(phantora_command, sandbox_environment, script, tmp_path, gpus, options, nodes):
     result, what = sandbox(
